@@ -1,0 +1,121 @@
+"""Checks: one rule each, a pure function of facts, known by a stable id."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from gpudoctor.model.fact import Unknown
+from gpudoctor.model.finding import Finding, Panel, Status, Verdict
+from gpudoctor.model.reader import Facts, Reader
+
+Judge = Callable[..., Verdict | Iterable[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One rule: what it reads, how it judges, why it matters, and where that is documented.
+
+    `judge` gets the facts in the order of `reads`. An unknown fact makes the finding unknown with
+    that fact's reason, unless its reader is in `optional`: then `judge` gets the Unknown itself.
+    `scope` says where the value lives: host, container, gpu or server.
+    """
+
+    id: str
+    title: str
+    reads: tuple[Reader[object], ...]
+    optional: tuple[Reader[object], ...]
+    judge: Judge
+    why: str
+    source: str
+    scope: str = "host"
+
+    def findings(self, panel: Panel, facts: Facts) -> list[Finding]:
+        """Judge, and return one finding for each distinct status."""
+        verdicts = self._verdicts(facts)
+        keys = tuple(dict.fromkeys(p.key for r in self.reads + self.optional for p in r.probes()))
+        return [
+            Finding(
+                self.id,
+                panel,
+                self.title,
+                self.scope,
+                verdict,
+                verdict.why or self.why,
+                self.source,
+                keys,
+            )
+            for verdict in verdicts
+        ]
+
+    def ready(self, facts: Facts) -> bool:
+        """Return whether all facts of this check can be read."""
+        return all(facts.ready(reader) for reader in self.reads + self.optional)
+
+    def _verdicts(self, facts: Facts) -> list[Verdict]:
+        values: list[object] = []
+        for reader in self.reads:
+            value = facts[reader]
+            if isinstance(value, Unknown):
+                return [Verdict(Status.UNKNOWN, value.detail or str(value), unknown=value)]
+            values.append(value)
+        values += [facts[reader] for reader in self.optional]
+        answer = self.judge(*values)
+        return [answer] if isinstance(answer, Verdict) else list(answer)
+
+
+def check(
+    id: str,
+    title: str,
+    *,
+    reads: Sequence[object],
+    optional: Sequence[object] = (),
+    why: str,
+    source: str,
+    scope: str = "host",
+) -> Callable[[Judge], Check]:
+    """Turn a judging function into a Check; its module is its panel."""
+
+    def made(judge: Judge) -> Check:
+        return Check(
+            id,
+            title,
+            cast("tuple[Reader[object], ...]", tuple(reads)),
+            cast("tuple[Reader[object], ...]", tuple(optional)),
+            judge,
+            why,
+            source,
+            scope,
+        )
+
+    return made
+
+
+def per_target(items: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
+    """Merge the verdicts of many targets: one for each distinct status, naming its targets.
+
+    Verdicts alike in status, class, impact, needs and reason become one. Differing observed values
+    are listed by target; the first summary stands, so let summaries name no single target's value.
+    """
+    groups: dict[tuple[object, ...], list[tuple[str, Verdict]]] = {}
+    for target, verdict in items:
+        reason = verdict.unknown.reason if verdict.unknown else None
+        key = (verdict.status, verdict.cls, verdict.impact, verdict.needs, reason)
+        groups.setdefault(key, []).append((target, verdict))
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(group: list[tuple[str, Verdict]]) -> Verdict:
+    first = group[0][1]
+    values = {verdict.observed for _, verdict in group}
+    observed = (
+        first.observed
+        if len(values) == 1
+        else "; ".join(f"{target}: {verdict.observed}" for target, verdict in group)
+    )
+    width = min(len(verdict.changes) for _, verdict in group)
+    changes = tuple(
+        tuple(dict.fromkeys(change for _, verdict in group for change in verdict.changes[i]))
+        for i in range(width)
+    )
+    targets = tuple(target for target, _ in group)
+    return replace(first, observed=observed, targets=targets, changes=changes)
