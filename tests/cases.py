@@ -3,7 +3,7 @@
 A case is `tests/checks/<panel>/<name>.toml`:
 
     checks = ["check-id", …]          the checks that are judged
-    base = "demo"                     optional: start from the demo host's answers (default: nothing)
+    base = "demo"                     optional: start from the demo host's answers, not empty
     gone = ["/path", "tool-key"]      answers taken away from the base
     [files]        path = text        [files-hex] path = hex bytes
     [denied]       path = "reason"    the path exists and cannot be read (no permission)

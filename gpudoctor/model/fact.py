@@ -24,7 +24,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that could not be had: the reason, and one sentence that names what and what to do."""
+    """A value that could not be had: the reason, and what was missing and what to do about it."""
 
     reason: Reason
     detail: str = ""

@@ -79,9 +79,9 @@ class Panel(StrEnum):
     RUNTIME = "runtime"
 
     @property
-    def title(self) -> str:
-        """Return the panel's heading."""
-        return _TITLES[self]
+    def heading(self) -> str:
+        """Return the panel's name for people."""
+        return _HEADINGS[self]
 
     @property
     def number(self) -> int:
@@ -105,7 +105,7 @@ class Panel(StrEnum):
         return self in {Panel.CONTAINER, Panel.RUNTIME}
 
 
-_TITLES = {
+_HEADINGS = {
     Panel.FIRMWARE: "UEFI / BIOS",
     Panel.CONTAINER: "Container",
     Panel.DRIVER: "NVIDIA driver",

@@ -9,7 +9,7 @@ from gpudoctor.model.fact import Reason, Unknown
 from gpudoctor.text import clean
 
 if TYPE_CHECKING:
-    from gpudoctor.model.reader import Facts, Reader
+    from gpudoctor.model.reader import Reader
 
 
 class Side(StrEnum):
@@ -36,7 +36,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Directory entries (`ls -ldn`) by path or glob: kind, mode, owner, device numbers, link target."""
+    """Directory entries (`ls -ldn`) by path or glob: kind, mode, owner, numbers, link target."""
 
     key: str
     patterns: tuple[str, ...]

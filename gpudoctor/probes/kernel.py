@@ -38,7 +38,7 @@ def _has_memory(texts: dict[str, str], cpulist: str) -> bool:
 
 NUMA_NODES: Reader[int] = Reader("numa-nodes", (NODES,), _numa_nodes)
 
-# Only lines that some check reads leave the target; the count tells an empty log from an unread one.
+# Only lines that a check reads leave the target; the count tells an empty log from an unread one.
 KERNEL_LOG_LINES = (
     "NVRM|nvidia|Xid|AER|PCIe Bus Error|BAR [0-9]|can.t assign|_OSC|CPPC|amd_pstate|DMAR|AMD-Vi"
     "|IO_PAGE_FAULT|Out of memory|oom-kill|apparmor=.DENIED|Marking TSC|clocksource|microcode"
