@@ -88,22 +88,6 @@ class Panel(StrEnum):
         """Return 1 to 10."""
         return list(Panel).index(self) + 1
 
-    @property
-    def about_gpus(self) -> bool:
-        """Return whether the panel has nothing to answer on a host without NVIDIA GPUs."""
-        return self in {
-            Panel.DRIVER,
-            Panel.GPU_MEMORY,
-            Panel.PCIE,
-            Panel.POWER,
-            Panel.INTERCONNECT,
-        }
-
-    @property
-    def about_serving(self) -> bool:
-        """Return whether the panel has nothing to answer where no engine or container serves."""
-        return self in {Panel.CONTAINER, Panel.RUNTIME}
-
 
 _HEADINGS = {
     Panel.FIRMWARE: "UEFI / BIOS",

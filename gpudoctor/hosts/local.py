@@ -1,0 +1,73 @@
+"""This machine as a transport: commands as child processes in sessions of their own."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+
+from gpudoctor.hosts.channel import Reading
+
+_LINE_LIMIT = 1 << 20
+_END_SECONDS = 2.0
+
+
+class LocalChannel:
+    """A child process; closing its input lets the session's `sh` clean up after itself."""
+
+    def __init__(self, process: Process) -> None:
+        """Take a process with three pipes."""
+        assert process.stdin and process.stdout and process.stderr
+        self._process = process
+        self._stdin = process.stdin
+        self.stdout: Reading = process.stdout
+        self.stderr: Reading = process.stderr
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; a process that is gone shows at its output's end instead."""
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the pipe has room."""
+        try:
+            await self._stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    async def close(self) -> None:
+        """Close the input, wait, then kill the whole session if it stays."""
+        self._stdin.close()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                return
+
+
+class LocalTransport:
+    """Commands on this machine."""
+
+    label = "this machine"
+
+    async def connect(self) -> None:
+        """Do nothing: there is no login."""
+
+    async def open(self, command: str) -> LocalChannel:
+        """Start a command line of sh."""
+        process = await asyncio.create_subprocess_exec(
+            "sh",
+            "-c",
+            command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+            limit=_LINE_LIMIT,
+        )
+        return LocalChannel(process)
+
+    async def close(self) -> None:
+        """Do nothing: there is no login."""

@@ -1,0 +1,97 @@
+"""The `sh` text of a session: what is sent to a side before and between the jobs.
+
+Jobs come in on stdin, one line each, and run beside each other; answers go out as frames. The end
+of stdin kills whatever carries our environment mark. No file, fifo or temporary is made: the output
+mutex is an anonymous pipe behind fd 9. Works in dash, bash and busybox ash.
+"""
+
+import shlex
+from enum import Enum
+
+# fd 8: the jobs; fd 9: the mutex pipe; children get /dev/null as stdin.
+BOOT = (
+    "exec 7<&0;:|{ exec 9<>/proc/self/fd/0 8<&7 7<&- </dev/null;"
+    'while IFS= read -r l<&8;do eval "$l";done;Q;}'
+)
+
+# J id limit out-cap err-cap wrapper cmd. The frame: "\nMARK id start end length\n", then the body:
+# base64 of the output, "=", base64 of "stderr:exit". Times are seconds of uptime.
+_JOB = (
+    'J(){ ( read a _ </proc/uptime; o=$( { e=$( { { { $5 "$2" sh -c "$6" 2>&5 5>&- 6>&- 9>&- 8>&-; '
+    'echo ":$?" >&5; } | head -c "$3" | base64 >&6; } 5>&1 9>&- 8>&-; } '
+    '| tail -c "$4" | base64 ); printf \'=%s\' "$e"; } 6>&1 ); read b _ </proc/uptime; '
+    "read _ <&9; printf '\\n%s %s %s %s %s\\n%s' "
+    '"$GPD" "$1" "$a" "$b" "${#o}" "$o"; echo >&9 ) & }'
+)
+
+# Stdin has ended: end gentle tools by SIGTERM only, and everything else that carries our mark.
+_QUIT = (
+    "Q(){ exec >/dev/null 2>&1; trap '' TERM HUP; "
+    'for p in $(grep -las "GPG=$GPD" /proc/[0-9]*/environ); do p=${p#/proc/}; '
+    "kill -TERM ${p%/environ}; done; "
+    "for s in TERM KILL KILL KILL; do k=; "
+    'for p in $(grep -las "GPD=$GPD" /proc/[0-9]*/environ); do p=${p#/proc/}; '
+    'p=${p%/environ}; k="$k $p"; done; '
+    "for p in $k; do [ $p = $$ ] || [ $p = $M ] || kill -$s $p; done; "
+    "[ $s = TERM ] && sleep 0.2; done; exit 0; }"
+)
+
+_FIRM = "timeout -k 1"
+# Not ours to kill: another mark, and no -k (knowledge 0.0: nvidia-smi is ended gently).
+_GENTLE = "env -u GPD GPG=$GPD timeout"
+
+
+def prelude() -> str:
+    """Return the lines that define the session; the last prints the hello frame with our uid."""
+    return "\n".join(
+        (
+            "export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"
+            '"$PATH"',
+            "echo >&9",
+            _JOB,
+            _QUIT,
+            "trap '' HUP",
+            "read M _ </proc/self/stat",
+            'printf \'\\n%s 0 %s 0 0\\n\' "$GPD" "$(id -u)"',
+            "",
+        )
+    )
+
+
+def job(number: int, command: str, limit: float, cap: int, err_cap: int, gentle: bool) -> str:
+    """Return the line that starts one job; `command` is one line of sh."""
+    if "\n" in command:
+        raise ValueError("a job is one line")
+    wrapper = _GENTLE if gentle else _FIRM
+    limits = f"{limit:g} {cap + 1} {err_cap}"
+    return f'J {number} {limits} "{wrapper}" {shlex.quote(command)}\n'
+
+
+class Sudo(Enum):
+    """How a session becomes root where the login is not."""
+
+    NEVER = "never"
+    QUIET = "quiet"
+    PASSWORD = "password"
+
+
+def boot(mark: str) -> str:
+    """Return sh text that becomes a session carrying `mark` in its environment.
+
+    The mark must be there at exec: a forked subshell shows its parent's environment of that moment.
+    """
+    return f"exec env GPD={mark} sh -c {shlex.quote(BOOT)}"
+
+
+def boot_command(inner: str, sudo: Sudo, prompt: str = "") -> str:
+    """Return the login shell's command line that starts `inner` (sh text), as root if it may.
+
+    Works in any login shell (fish and tcsh too): only single quotes, none inside them.
+    """
+    as_root = {
+        Sudo.NEVER: 'exec sh -c "$0"',
+        Sudo.QUIET: 'if sudo -n true 2>/dev/null;then exec sudo -n sh -c "$0";fi;exec sh -c "$0"',
+        Sudo.PASSWORD: f'exec sudo -S -p {prompt} sh -c "$0"',
+    }[sudo]
+    first = f'if [ "$(id -u)" = 0 ];then exec sh -c "$0";fi;{as_root}'
+    return f"exec sh -c {shlex.quote(first)} {shlex.quote(inner)}"

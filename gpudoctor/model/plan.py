@@ -1,0 +1,114 @@
+"""Plans and transactions as data: what would run, what ran, and how it is taken back."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpudoctor.model.change import Change
+from gpudoctor.model.finding import Needs
+from gpudoctor.model.probe import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One value that a step writes: each is sh text, and values are normalised strings.
+
+    `read` prints the value now; `before` is what it was when planned, `wanted` what it shall be;
+    `write` sets it and `undo` puts `before` back.
+    """
+
+    name: str
+    read: str
+    before: str
+    wanted: str
+    write: str
+    undo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of one check with its items, on one side."""
+
+    check: str
+    change: Change
+    items: tuple[Item, ...]
+    side: Side = Side.HOST
+    risk: str = "low"
+    needs: Needs = Needs.NOTHING
+    caution: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the change in the field's own notation."""
+        return self.change.title
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in order, for one host at one time; `script` is the very text that will run there.
+
+    `hash` covers the values it was made from. `refused` names checks that cannot be planned and why.
+    """
+
+    id: str
+    label: str
+    operator: str
+    machine_id: str
+    boot_id: str
+    steps: tuple[Step, ...]
+    script: str
+    hash: str
+    refused: tuple[tuple[str, str], ...] = ()
+    already: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Return all items in the order they are written; the journal counts them from 1."""
+        return tuple(item for step in self.steps for item in step.items)
+
+
+class State(StrEnum):
+    """Where a transaction stands."""
+
+    PLANNED = "planned"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    CONFIRMED = "confirmed"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+    FAILED = "failed"
+    UNDO_FAILED = "undo-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemMoved:
+    """One line of the journal about an item: intent, done, ignored, drift, undone, foreign …
+
+    `number` counts the plan's items from 1; `seconds` since the start; `detail` is what was read.
+    """
+
+    number: int
+    phase: str
+    seconds: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateMoved:
+    """The transaction is in a new state; `detail` is a sentence where there is more to say."""
+
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transaction as its journal tells it."""
+
+    id: str
+    state: State
+    operator: str
+    started: str
+    steps: tuple[str, ...]
+    checks: tuple[str, ...]
+    boot_id: str
+    epoch_ended: bool = False

@@ -1,0 +1,47 @@
+"""Secrets are masked before evidence is judged, shown or stored (design law 11)."""
+
+import re
+from dataclasses import replace
+
+from gpudoctor.model import Evidence, Unknown
+
+MASK = b"<masked>"
+_NAME = rb"[A-Za-z0-9_.-]*(?:api[_-]?key|token|secret|passw(?:or)?d|credential|private[_-]?key)"
+_NOT_COUNTED = rb"(?![A-Za-z]*(?:s|izer)\b)"
+_PATTERNS = (
+    # NAME=value, --name value, "name": "value"; names that count tokens are no secrets.
+    re.compile(
+        rb"(?i)(?P<keep>(?:^|[\s\"'&?;,{-])" + _NAME + rb"[\"']?\s*(?:=|:)\s*[\"']?)"
+        rb"(?P<value>[^\s\"'&;,<>]+)"
+    ),
+    re.compile(
+        rb"(?i)(?P<keep>--?[a-z0-9-]*(?:api-key|token|secret|password)(?:[ \t]+|\n|\x00))"
+        rb"(?P<value>[^\s\x00-][^\s\x00]*)"
+    ),
+    re.compile(rb"(?i)(?P<keep>authorization:\s*(?:bearer|basic)\s+)(?P<value>\S+)"),
+    re.compile(rb"(?P<keep>://[^/\s:@]+:)(?P<value>[^/\s:@]+)(?=@)"),
+    re.compile(
+        rb"(?P<keep>)(?P<value>\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}"
+        rb"|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|xox[abpr]-[A-Za-z0-9-]{10,})\b)"
+    ),
+)
+
+
+def redact(data: bytes) -> bytes:
+    """Return the bytes with the values of keys, tokens and passwords masked.
+
+    Binary data (with NUL bytes that are no argument separators, like PCI config space) is unchanged.
+    """
+    for pattern in _PATTERNS:
+        data = pattern.sub(lambda m: m.group("keep") + MASK, data)
+    return data
+
+
+def redact_evidence(evidence: Evidence) -> Evidence:
+    """Return the evidence with secrets masked in everything it holds."""
+    files = {
+        path: data if isinstance(data, Unknown) or path.endswith("/config") else redact(data)
+        for path, data in evidence.files.items()
+    }
+    stderr = redact(evidence.stderr.encode()).decode("utf-8", "replace")
+    return replace(evidence, stdout=redact(evidence.stdout), stderr=stderr, files=files)
