@@ -1,0 +1,43 @@
+# run and test set everything up first; nothing is installed outside .venv.
+VENV := .venv
+READY := $(VENV)/ready
+PYTHON := $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+  $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+
+.PHONY: run demo test check lab docs clean
+
+run: $(READY)
+	@$(VENV)/bin/gpudoctor || [ $$? -le 3 ] # 1 and 3 are findings, not failures of make
+
+demo: $(READY)
+	@$(VENV)/bin/gpudoctor demo || [ $$? -le 3 ]
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest -q
+
+check: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+# The lab VM's image, for the tests that need a real Linux host; as root, about five minutes.
+lab:
+	tests/lab/build.sh .lab
+
+# The published JSON schema and the pages of docs/ that are made from the code.
+docs: $(READY)
+	$(VENV)/bin/python docs/generate.py
+
+$(READY): requirements.lock pyproject.toml
+	@[ -n "$(PYTHON)" ] || { echo "gpudoctor needs Python 3.11 or newer (python3)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing: apt-get install python3-venv"; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
