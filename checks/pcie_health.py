@@ -1,0 +1,181 @@
+"""Panel 7, state: power saving of the links, errors counted, NUMA node of each GPU."""
+
+from gpudoctor.formats.pci_sysfs import AerCounts
+from gpudoctor.model import (
+    Class,
+    Evidence,
+    Files,
+    Impact,
+    Reader,
+    Unknown,
+    Verdict,
+    check,
+    good,
+    info,
+    issue,
+    per_target,
+    unknown,
+)
+from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
+from gpudoctor.probes.kernel import NUMA_NODES
+from gpudoctor.probes.pci import DEVICES
+from gpudoctor.probes.pci_hop import Hop
+from gpudoctor.tables.pcie import pcie_table
+
+_POLICY = "/sys/module/pcie_aspm/parameters/policy"
+ASPM_POLICY: Reader[str] = Reader(
+    "aspm-policy", (Files("aspm-policy", (_POLICY,)),), lambda evidence: evidence.get(_POLICY)
+)
+
+
+def _uptime(evidence: Evidence) -> float | Unknown:
+    text = evidence.get("/proc/uptime")
+    return text if isinstance(text, Unknown) else float(text.split()[0])
+
+
+UPTIME: Reader[float] = Reader("uptime-seconds", (Files("pci-uptime", ("/proc/uptime",)),), _uptime)
+
+
+def _not_read(value: Unknown) -> Verdict:
+    return unknown(value.reason, value.detail)
+
+
+@check(
+    "pcie-aspm",
+    "Link power saving (ASPM)",
+    reads=(GPU_PATHS,),
+    optional=(ASPM_POLICY,),
+    why="Leaving L1 adds microseconds to the first packet after a pause, and links have been lost "
+    "on it. The state of each link counts, not the policy file: `default` leaves what the firmware "
+    "set.",
+    source="kernel.org Documentation/ABI/testing/sysfs-bus-pci (link/l1_aspm)",
+    scope="gpu",
+)
+def aspm(paths: tuple[GpuPath, ...], policy: str | Unknown) -> list[Verdict]:
+    """Judge the states enabled on every link of the path."""
+    words = "" if isinstance(policy, Unknown) else f"; policy {policy.strip()}"
+    saving = [hop for path in paths for hop in _saving(path)]
+    remedy = _aspm_off(tuple(dict.fromkeys(hop.bdf for hop in saving)))
+    return per_target((path.bdf, _aspm(path, words, remedy)) for path in paths)
+
+
+def _saving(path: GpuPath) -> list[Hop]:
+    """Return the hops with a state on; L1 acts only where the lower end of the link asks for it."""
+    lower = path.gpu.aspm
+    port = path.port
+    found = [path.gpu] if isinstance(lower, tuple) and lower else []
+    if port and isinstance(port.aspm, tuple) and ("L0s" in port.aspm or found and port.aspm):
+        found.append(port)
+    rest = [hop for hop in path.bridges[:-1] if isinstance(hop.aspm, tuple) and hop.aspm]
+    return [*found, *(rest if len(rest) > 1 else [])]
+
+
+def _aspm(path: GpuPath, policy: str, remedy: str) -> Verdict:
+    if isinstance(path.gpu.aspm, Unknown):
+        return _not_read(path.gpu.aspm)
+    saving = _saving(path)
+    if not saving:
+        return good("No link power saving on the GPU's path", observed=f"ASPM off{policy}")
+    seen = ", ".join(
+        f"{hop.bdf} {' '.join(hop.aspm)}" for hop in saving if isinstance(hop.aspm, tuple)
+    )
+    return issue(
+        "Link power saving is on",
+        Class.P0,
+        Impact.LOW,
+        observed=f"{seen}{policy}",
+        expected="ASPM off",
+        remedy=remedy,
+    )
+
+
+def _aspm_off(bdfs: tuple[str, ...]) -> str:
+    each = "; ".join(f"`echo 0 > {DEVICES}/{bdf}/link/l1_aspm`" for bdf in bdfs)
+    return (
+        f"{each} (and l0s_aspm where it is 1); undo: write 1 again. A missing file means that the "
+        "kernel has no control; `pcie_aspm=off` on the command line lasts over boots."
+    )
+
+
+@check(
+    "pcie-aer-counters",
+    "PCIe errors on the GPU's path",
+    reads=(GPU_PATHS,),
+    optional=(UPTIME,),
+    why="Errors are retried by hardware and cost latency; a rising count is a marginal link. "
+    "Errors of a bad GPU link are often counted at the port above it.",
+    source="kernel.org Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",
+    scope="gpu",
+)
+def aer_counters(paths: tuple[GpuPath, ...], uptime: float | Unknown) -> list[Verdict]:
+    """Judge the counts since boot of the GPU and of every bridge above it."""
+    return per_target((path.bdf, _errors(path, uptime)) for path in paths)
+
+
+def _errors(path: GpuPath, uptime: float | Unknown) -> Verdict:
+    counts = {hop.bdf: hop.aer for hop in path.hops if isinstance(hop.aer, AerCounts)}
+    if not counts:
+        why = path.gpu.aer
+        return _not_read(why) if isinstance(why, Unknown) else good("No PCIe errors")
+    seen = ", ".join(
+        f"{bdf}: {c.correctable} correctable, {c.nonfatal} nonfatal, {c.fatal} fatal"
+        for bdf, c in counts.items()
+        if c.correctable or c.nonfatal or c.fatal
+    )
+    if any(c.nonfatal or c.fatal for c in counts.values()):
+        return _bad_link("Uncorrectable PCIe errors since boot", Impact.HIGH, seen)
+    worst = max(c.correctable for c in counts.values())
+    if worst == 0:
+        return good("No PCIe errors since boot", f"0 on {len(counts)} function(s)", "0")
+    if isinstance(uptime, Unknown):
+        return info("Correctable PCIe errors since boot, rate unknown", observed=seen)
+    # A boot's own retraining may count a few: never less than an hour's worth of time.
+    rate = worst / max(uptime / 3600, 1.0)
+    table = pcie_table()
+    if rate < table.noise:
+        return info("A few correctable PCIe errors since boot", observed=seen)
+    impact = Impact.HIGH if rate > table.bad else Impact.LOW
+    return _bad_link("Correctable PCIe errors keep coming", impact, f"{seen} ({rate:.0f} an hour)")
+
+
+def _bad_link(summary: str, impact: Impact, seen: str) -> Verdict:
+    return issue(
+        summary,
+        Class.FW,
+        impact,
+        observed=seen,
+        expected="0",
+        remedy="Reseat the card, replace riser, cable or retimer, or set the slot one generation "
+        "lower in the firmware; then watch the counters.",
+    )
+
+
+@check(
+    "pcie-numa-node",
+    "NUMA node of each GPU",
+    reads=(GPU_PATHS, NUMA_NODES),
+    why="Engines and NCCL place threads and buffers by it. -1 is no node: firmware did not say.",
+    source="kernel.org Documentation/ABI/testing/sysfs-bus-pci (numa_node)",
+    scope="gpu",
+)
+def numa_node(paths: tuple[GpuPath, ...], nodes: int) -> list[Verdict]:
+    """Judge whether the firmware tells where each GPU is."""
+    return per_target((path.bdf, _node(path.gpu, nodes)) for path in paths)
+
+
+def _node(gpu: Hop, nodes: int) -> Verdict:
+    if isinstance(gpu.numa_node, Unknown):
+        return _not_read(gpu.numa_node)
+    cpus = "" if isinstance(gpu.cpulist, Unknown) else f", CPUs {gpu.cpulist}"
+    if gpu.numa_node >= 0:
+        return good("The firmware tells the GPU's NUMA node", f"node {gpu.numa_node}{cpus}")
+    if nodes < 2:
+        return good("One NUMA node: nothing to tell", observed=f"-1, {nodes} node")
+    return issue(
+        "The firmware does not tell the GPU's NUMA node",
+        Class.FW,
+        Impact.MEDIUM,
+        observed=f"-1 on {nodes} nodes",
+        expected="a node",
+        remedy="Update the firmware, or set its NUMA options (per-socket PCIe proximity).",
+    )

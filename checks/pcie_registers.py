@@ -1,0 +1,248 @@
+"""Panel 7, registers: read and payload sizes, ordering, tags and end-to-end CRC of each GPU."""
+
+from collections.abc import Sequence
+
+from gpudoctor.formats.pci import DevCtl
+from gpudoctor.model import (
+    Class,
+    Impact,
+    Unknown,
+    Verdict,
+    check,
+    good,
+    info,
+    issue,
+    non_issue,
+    per_target,
+    unknown,
+)
+from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
+from gpudoctor.probes.kernel import KERNEL_LOG_READ, KernelLog
+from gpudoctor.probes.lockdown import LOCKDOWN
+from gpudoctor.probes.pci_hop import Hop
+from gpudoctor.tables.pcie import pcie_table
+
+_HEADER = "pciutils lib/header.h (Device Control)"
+
+
+def _not_read(value: Unknown) -> Verdict:
+    return unknown(value.reason, value.detail)
+
+
+@check(
+    "pcie-max-read-req",
+    "Maximum read request size",
+    reads=(GPU_PATHS,),
+    optional=(LOCKDOWN,),
+    why="The size of one read that the GPU sends to host memory. Every PCIe function accepts 4096, "
+    "there is no capability bit for it, and no public measurement shows a gain for GPUs above 512: "
+    "a host of eight such GPUs copies at 85 % of Gen5 x16 with 512. It touches host-to-device "
+    "copies only, not peer writes.",
+    source=f"{_HEADER}; pciutils setpci.man (value:mask); fwts maxreadreq",
+    scope="gpu",
+)
+def max_read_req(paths: tuple[GpuPath, ...], lockdown: str | Unknown) -> list[Verdict]:
+    """Judge each GPU's read size, and whether it trails its peers."""
+    known = {
+        path.bdf: path.gpu.registers.dev_ctl
+        for path in paths
+        if isinstance(path.gpu.registers.dev_ctl, DevCtl)
+    }
+    top = max((ctl.max_read_request for ctl in known.values()), default=0)
+    usual = pcie_table().usual_read
+    behind = {b: c for b, c in known.items() if c.max_read_request < max(usual, min(top, 4096))}
+    plain = {b: c for b, c in known.items() if c.max_read_request == usual and b not in behind}
+    verdicts: list[tuple[str, Verdict]] = []
+    for path in paths:
+        ctl = path.gpu.registers.dev_ctl
+        if isinstance(ctl, Unknown):
+            verdicts.append((path.bdf, _not_read(ctl)))
+        elif path.bdf in behind:
+            verdicts.append((path.bdf, _small_reads(ctl, _setpci(behind, lockdown))))
+        elif path.bdf in plain:
+            verdicts.append((path.bdf, _usual_reads(ctl, _setpci(plain, lockdown))))
+        else:
+            verdicts.append((path.bdf, good("Reads are large", _reads(ctl), f">= {usual} bytes")))
+    return per_target(verdicts)
+
+
+def _reads(ctl: DevCtl) -> str:
+    return f"{ctl.max_read_request} bytes (DevCtl {ctl.word:04x})"
+
+
+def _usual_reads(ctl: DevCtl, remedy: str) -> Verdict:
+    return issue(
+        "Reads are at the usual size; larger ones are an experiment without a proven gain",
+        Class.P0,
+        Impact.UNPROVEN,
+        observed=_reads(ctl),
+        expected="4096 bytes, if measured to help",
+        remedy=remedy,
+    )
+
+
+def _small_reads(ctl: DevCtl, remedy: str) -> Verdict:
+    return issue(
+        "Reads are smaller than usual, or smaller than on the other GPUs",
+        Class.P0,
+        Impact.LOW,
+        observed=_reads(ctl),
+        expected=f"{pcie_table().usual_read} bytes or more, the same on all GPUs",
+        remedy=remedy,
+    )
+
+
+def _setpci(controls: dict[str, DevCtl], lockdown: str | Unknown) -> str:
+    """Return masked writes and their undo from each captured word; whole words are never written.
+
+    Bit 15 of the word would reset a GPU in use.
+    """
+    if lockdown in {"integrity", "confidentiality"}:
+        return f"Not possible here: kernel lockdown ({lockdown}) forbids config-space writes."
+    each = "; ".join(
+        f"`setpci -s {bdf} CAP_EXP+8.w=5000:7000`, undo "
+        f"`setpci -s {bdf} CAP_EXP+8.w={ctl.word & 0x7000:04x}:7000`"
+        for bdf, ctl in controls.items()
+    )
+    return (
+        f"With the server idle, one GPU first, measured before and after (nvbandwidth): {each}. "
+        "Lost at GPU reset and reboot."
+    )
+
+
+@check(
+    "pcie-max-payload",
+    "Maximum payload size",
+    reads=(GPU_PATHS,),
+    why="The largest data packet. Both ends of every link must accept it, so the smallest "
+    "capability on the path is the ceiling; it is set at boot and never changed at run time.",
+    source=f"{_HEADER}; kernel.org admin-guide/kernel-parameters.txt (pci=pcie_bus_*)",
+    scope="gpu",
+)
+def max_payload(paths: tuple[GpuPath, ...]) -> list[Verdict]:
+    """Judge the payload against the smallest capability on the path, and against the port's."""
+    return per_target((path.bdf, _payload(path)) for path in paths)
+
+
+def _payload(path: GpuPath) -> Verdict:
+    ctl, cap = path.gpu.registers.dev_ctl, path.gpu.registers.dev_cap
+    if isinstance(ctl, Unknown):
+        return _not_read(ctl)
+    if isinstance(cap, Unknown):
+        return _not_read(cap)
+    real = [hop for hop in path.bridges if not _made_up(hop, cap.max_payload)]
+    port = real[-1].registers.dev_ctl if real and real[-1] is path.port else None
+    caps = [hop.registers.dev_cap for hop in real]
+    limit = min([cap.max_payload, *(c.max_payload for c in caps if not isinstance(c, Unknown))])
+    seen = f"{ctl.max_payload} bytes of {cap.max_payload}; path {limit}"
+    if isinstance(port, DevCtl) and port.max_payload < ctl.max_payload:
+        return _mismatch(f"GPU {ctl.max_payload}, port {port.max_payload} bytes")
+    if ctl.max_payload < limit and not real:
+        return info(
+            "The payload is below the card's limit; the path above it is not visible",
+            observed=f"{ctl.max_payload} bytes of {cap.max_payload}",
+        )
+    if ctl.max_payload < limit:
+        gap = next((c for c in caps if isinstance(c, Unknown)), None)
+        return _not_read(gap) if gap else _small_payload(seen, limit)
+    if ctl.max_payload < cap.max_payload:
+        return good("The payload is at the path's limit", seen, f"{limit} bytes")
+    return non_issue(
+        "The payload is the card's own limit; a larger one does not exist for it",
+        observed=seen,
+        expected=f"{cap.max_payload} bytes",
+        why="Ports and switches offer 512 or more, and tools compare with that. Only the smallest "
+        "capability on the path counts, and this card's is reached: nothing to gain.",
+    )
+
+
+def _made_up(hop: Hop, card: int) -> bool:
+    """Return whether a virtual port shows its hypervisor's 128 bytes, not the slot's."""
+    cap = hop.registers.dev_cap
+    return hop.emulated and (isinstance(cap, Unknown) or cap.max_payload < card)
+
+
+def _mismatch(seen: str) -> Verdict:
+    return issue(
+        "The GPU may send larger packets than its port accepts",
+        Class.P1,
+        Impact.HIGH,
+        observed=seen,
+        expected="the same on both ends",
+        why="A packet above the receiver's size is malformed: an uncorrectable error. Usually the "
+        "trace of a hot-plugged or reset card.",
+        remedy="Boot with `pci=pcie_bus_safe`, which sets both ends to what they share. Do not "
+        "change the payload at run time.",
+    )
+
+
+def _small_payload(seen: str, limit: int) -> Verdict:
+    return issue(
+        "The payload is below what every part of the path accepts",
+        Class.P1,
+        Impact.LOW,
+        observed=seen,
+        expected=f"{limit} bytes",
+        remedy="Set the payload size to Auto in the firmware, or boot with `pci=pcie_bus_safe`.",
+    )
+
+
+@check(
+    "pcie-relaxed-ordering",
+    "Relaxed ordering",
+    reads=(GPU_PATHS,),
+    optional=(KERNEL_LOG_READ,),
+    why="Relaxed ordering lets reads and writes pass each other on the way to memory, which "
+    "matters most on AMD hosts. The bit permits it; whether the GPU uses it is up to the driver.",
+    source=f"{_HEADER}; NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-reg.h",
+    scope="gpu",
+)
+def relaxed_ordering(paths: tuple[GpuPath, ...], log: KernelLog | Unknown) -> list[Verdict]:
+    """Judge the permission bit; a kernel that took it away for a bad root port is right to."""
+    lines = () if isinstance(log, Unknown) else log.matching("Relaxed Ordering")
+    return per_target((path.bdf, _ordering(path, lines)) for path in paths)
+
+
+def _ordering(path: GpuPath, lines: Sequence[str]) -> Verdict:
+    ctl = path.gpu.registers.dev_ctl
+    if isinstance(ctl, Unknown):
+        return _not_read(ctl)
+    if ctl.relaxed_ordering:
+        return good("Relaxed ordering is permitted", "RlxdOrd+", "RlxdOrd+")
+    if any(hop.bdf in line for line in lines for hop in path.hops):
+        return info(
+            "The kernel switched relaxed ordering off because of the root port",
+            observed="RlxdOrd-",
+            why="This root port mishandles relaxed ordering (a known erratum): leave it off.",
+        )
+    return issue(
+        "Relaxed ordering is forbidden",
+        Class.P1,
+        Impact.MEDIUM,
+        observed="RlxdOrd-",
+        expected="RlxdOrd+",
+        remedy="Enable relaxed ordering for the slot in the firmware; the module parameter "
+        "NVreg_EnablePCIERelaxedOrderingMode=1 forces it and ignores topology safety.",
+    )
+
+
+@check(
+    "pcie-no-snoop",
+    "No-snoop",
+    reads=(GPU_PATHS,),
+    why="A permission bit that CUDA rarely uses; either state is fine.",
+    source=_HEADER,
+    scope="gpu",
+)
+def no_snoop(paths: tuple[GpuPath, ...]) -> list[Verdict]:
+    """Show the permission bit."""
+    return per_target((path.bdf, _snoop(path)) for path in paths)
+
+
+def _snoop(path: GpuPath) -> Verdict:
+    ctl = path.gpu.registers.dev_ctl
+    if isinstance(ctl, Unknown):
+        return _not_read(ctl)
+    if ctl.no_snoop:
+        return good("No-snoop is permitted", "NoSnoop+", "NoSnoop+")
+    return info("No-snoop is not permitted", "NoSnoop-")
