@@ -1,0 +1,326 @@
+"""Kernel knobs of memory: swap, huge pages, reclaim, writeback, merging, overcommit, mappings."""
+
+from typing import NamedTuple
+
+from gpudoctor.formats.choice import Choice, parse_choice
+from gpudoctor.model import (
+    Class,
+    Evidence,
+    Files,
+    Impact,
+    Listing,
+    Reader,
+    Reason,
+    Unknown,
+    Verdict,
+    check,
+    good,
+    info,
+    issue,
+    unknown,
+)
+from gpudoctor.probes.kernel import HOST_MEMORY, INSIDE_CONTAINER, number_in, vouched
+
+_VM = "/proc/sys/vm"
+_GIB = 1 << 30
+
+SWAPPINESS = number_in("swappiness", f"{_VM}/swappiness")
+
+
+def _swaps(evidence: Evidence, inside: str | Unknown) -> int | Unknown:
+    """Return the bytes of all swap areas; a container's /proc/swaps may be lxcfs's own."""
+    if refusal := vouched(inside, "swap areas") or evidence.problem:
+        return refusal
+    text = evidence.get("/proc/swaps")
+    if isinstance(text, Unknown):
+        return text
+    rows = [line.split() for line in text.splitlines()[1:] if line.strip()]
+    return sum(int(row[-3]) << 10 for row in rows)
+
+
+SWAP: Reader[int] = Reader(
+    "swap-bytes", (Files("swaps", ("/proc/swaps",)), INSIDE_CONTAINER), _swaps, tolerant=True
+)
+
+
+@check(
+    "kern-swappiness",
+    "Swappiness",
+    reads=(SWAPPINESS,),
+    optional=(SWAP,),
+    why="While weights stream through the page cache, the kernel may push the server's heap to "
+    "swap. Nothing changes in steady state where nothing swaps. 60 is the kernel's default.",
+    source="kernel.org admin-guide/sysctl/vm.rst (swappiness); tuned latency-performance",
+)
+def swappiness(value: int, swap: int | Unknown) -> Verdict:
+    """Judge the eagerness to swap where there is something to swap to."""
+    if value <= 10:
+        return good("Swappiness is low", str(value), "at most 10")
+    if isinstance(swap, Unknown):
+        return unknown(
+            swap.reason, f"swappiness is {value}, whether there is swap is unknown ({swap})"
+        )
+    if swap == 0:
+        return good("There is no swap", f"{value}, no swap", "at most 10, or no swap")
+    return issue(
+        "Swappiness is high, and there is swap",
+        Class.P0,
+        Impact.LOW,
+        f"{value}, {swap / _GIB:.1f} GiB of swap",
+        "at most 10",
+        remedy="sysctl -w vm.swappiness=10 (not 0: that changes behaviour near out-of-memory).",
+    )
+
+
+_THP = "/sys/kernel/mm/transparent_hugepage"
+
+
+def _choice(key: str, path: str) -> Reader[Choice]:
+    def parse(evidence: Evidence) -> Choice | Unknown:
+        text = evidence.get(path)
+        return text if isinstance(text, Unknown) else parse_choice(text)
+
+    return Reader(key, (Files(key, (path,)),), parse)
+
+
+THP_ENABLED = _choice("thp-enabled", f"{_THP}/enabled")
+THP_DEFRAG = _choice("thp-defrag", f"{_THP}/defrag")
+
+
+@check(
+    "kern-thp-enabled",
+    "Transparent huge pages",
+    reads=(THP_ENABLED,),
+    why="Pinned host buffers gain a little from huge pages, khugepaged adds a little jitter. "
+    "Upstream is split (tuned hpc-compute: always; network-latency: never), so only never is "
+    "flagged, and weakly.",
+    source="kernel.org admin-guide/mm/transhuge.rst; tuned hpc-compute and network-latency",
+)
+def thp_enabled(choice: Choice) -> Verdict:
+    """Judge the active word."""
+    if choice.active in {"always", "madvise"}:
+        return good("Transparent huge pages may be used", choice.active, "madvise or always")
+    return issue(
+        "Transparent huge pages are off",
+        Class.P2,
+        Impact.LOW,
+        choice.active,
+        "madvise or always",
+        remedy=f"echo madvise > {_THP}/enabled (new mappings only).",
+    )
+
+
+@check(
+    "kern-thp-defrag",
+    "Huge page defragmentation",
+    reads=(THP_DEFRAG,),
+    why="With always, a page fault waits while the kernel compacts memory.",
+    source="kernel.org admin-guide/mm/transhuge.rst (defrag)",
+)
+def thp_defrag(choice: Choice) -> Verdict:
+    """Judge the active word."""
+    wanted = "madvise, defer, defer+madvise or never"
+    if choice.active != "always":
+        return good("Faults do not wait for compaction by default", choice.active, wanted)
+    return issue(
+        "Every huge page fault may wait for compaction",
+        Class.P0,
+        Impact.LOW,
+        "always",
+        wanted,
+        remedy=f"echo madvise > {_THP}/defrag",
+    )
+
+
+ZONE_RECLAIM = number_in("zone-reclaim", f"{_VM}/zone_reclaim_mode")
+
+
+@check(
+    "kern-zone-reclaim",
+    "Zone reclaim",
+    reads=(ZONE_RECLAIM,),
+    why="The kernel throws away local page cache instead of using the other node's free memory: "
+    "bad while hundreds of GB of weights stream in. A tuned profile (hpc-compute) may set it.",
+    source="kernel.org admin-guide/sysctl/vm.rst (zone_reclaim_mode); tuned hpc-compute",
+)
+def zone_reclaim(mode: int) -> Verdict:
+    """Judge the bit mask; 0 is the default."""
+    if mode == 0:
+        return good("Zone reclaim is off", "0", "0")
+    return issue(
+        "Zone reclaim is on",
+        Class.P0,
+        Impact.MEDIUM,
+        str(mode),
+        "0",
+        remedy="sysctl -w vm.zone_reclaim_mode=0, and look which tuned profile set it.",
+    )
+
+
+_KSM = "/sys/kernel/mm/ksm"
+
+
+class Ksm(NamedTuple):
+    """KSM's switch (0 stopped, 1 running, 2 unmerging) and how many pages it merges."""
+
+    run: int
+    sharing: int
+
+
+def _ksm(evidence: Evidence) -> Ksm:
+    texts = evidence.texts()
+    return Ksm(int(texts[f"{_KSM}/run"]), int(texts[f"{_KSM}/pages_sharing"]))
+
+
+KSM: Reader[Ksm] = Reader("ksm", (Files("ksm", (f"{_KSM}/run", f"{_KSM}/pages_sharing")),), _ksm)
+
+
+def _guests(evidence: Evidence) -> int | Unknown:
+    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
+        return evidence.problem
+    return sum(not isinstance(line, Unknown) for line in evidence.files.values())
+
+
+GUESTS: Reader[int] = Reader(
+    "running-vms",
+    (Listing("running-vms", ("/run/qemu-server/*.pid", "/run/libvirt/qemu/*.pid")),),
+    _guests,
+    tolerant=True,
+)
+
+
+@check(
+    "kern-ksm",
+    "Kernel same-page merging",
+    reads=(KSM,),
+    optional=(GUESTS,),
+    why="Scanning for equal pages burns a core. Proxmox ships ksmtuned, which starts it above a "
+    "memory threshold; it pays only where virtual machines run.",
+    source="kernel.org admin-guide/mm/ksm.rst",
+)
+def ksm(state: Ksm, guests: int | Unknown) -> Verdict:
+    """Judge merging by whether a virtual machine profits."""
+    seen = f"run {state.run}, {state.sharing} pages merged"
+    if state.run != 1 or state.sharing == 0:
+        return good("Same-page merging does not work here now", seen, "0, or nothing merged")
+    if guests != 0:
+        return info("Same-page merging works, and virtual machines may profit", seen)
+    return issue(
+        "Same-page merging works, and no virtual machine runs",
+        Class.P0,
+        Impact.LOW,
+        seen,
+        "0",
+        remedy="systemctl stop ksmtuned; echo 0 > /sys/kernel/mm/ksm/run (0 keeps merged pages; "
+        "2 would unmerge them at once).",
+    )
+
+
+_DIRTY = ("dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes")
+
+
+def _dirty(evidence: Evidence) -> dict[str, int]:
+    texts = evidence.texts()
+    return {name: int(texts[f"{_VM}/{name}"]) for name in _DIRTY}
+
+
+DIRTY: Reader[dict[str, int]] = Reader(
+    "dirty", (Files("dirty", tuple(f"{_VM}/{name}" for name in _DIRTY)),), _dirty
+)
+# Bytes: below the first a flush is short; the share of the second's size and up is a default's.
+_LONG_FLUSH, _BIG_HOST = 16 * _GIB, 512 * 10**9
+
+
+@check(
+    "kern-dirty",
+    "Dirty page thresholds",
+    reads=(DIRTY,),
+    optional=(HOST_MEMORY,),
+    why="A share of a large memory is hundreds of GB of unwritten pages before writers are slowed: "
+    "long stalls of fsync for logs and checkpoints. Decode is unaffected.",
+    source="kernel.org admin-guide/sysctl/vm.rst (dirty_*)",
+)
+def dirty(values: dict[str, int], memory: dict[str, int] | Unknown) -> Verdict:
+    """Judge where background writing starts; a ratio of 0 only means that bytes are in use."""
+    if values["dirty_background_bytes"]:
+        start = values["dirty_background_bytes"] / _GIB
+        return good("Dirty pages are bounded in bytes", f"writing starts at {start:.1f} GiB")
+    if isinstance(memory, Unknown):
+        return unknown(memory.reason, f"the host's memory size is unknown ({memory})")
+    ratio, total = values["dirty_background_ratio"], memory["MemTotal"]
+    start = ratio * total / 100
+    seen = f"{ratio} % of {total / _GIB:.0f} GiB: writing starts at about {start / _GIB:.0f} GiB"
+    if start <= _LONG_FLUSH:
+        return good("Dirty pages are written early enough", seen, "at most 16 GiB")
+    if total < _BIG_HOST:
+        return info("Many dirty pages may pile up", seen, "at most 16 GiB")
+    return issue(
+        "A very large amount of dirty pages may pile up",
+        Class.P2,
+        Impact.LOW,
+        seen,
+        "at most 16 GiB",
+        remedy="sysctl -w vm.dirty_background_bytes=1073741824 vm.dirty_bytes=4294967296 (zeroes "
+        "the ratios; write those back to undo).",
+    )
+
+
+MAP_COUNT = number_in("max-map-count", f"{_VM}/max_map_count")
+_DEFAULT_MAPS, _AMPLE_MAPS = 65530, 262144
+
+
+@check(
+    "kern-max-map-count",
+    "Memory mappings a process may have",
+    reads=(MAP_COUNT,),
+    why="Loaders that map many files and expandable memory segments use many mappings; at the "
+    "limit they fail with out-of-memory errors. How many the server uses is not read here.",
+    source="kernel.org admin-guide/sysctl/vm.rst (max_map_count)",
+)
+def max_map_count(limit: int) -> Verdict:
+    """Judge the limit alone."""
+    wanted = f"at least {_AMPLE_MAPS}"
+    if limit >= _AMPLE_MAPS:
+        return good("Plenty of memory mappings are allowed", str(limit), wanted)
+    if limit >= _DEFAULT_MAPS:
+        return info("The number of memory mappings is at or near its default", str(limit), wanted)
+    return issue(
+        "The number of memory mappings is below the kernel's default",
+        Class.P0,
+        Impact.HIGH,
+        str(limit),
+        wanted,
+        remedy="sysctl -w vm.max_map_count=1048576",
+    )
+
+
+OVERCOMMIT = number_in("overcommit", f"{_VM}/overcommit_memory")
+
+
+@check(
+    "kern-overcommit",
+    "Memory overcommit",
+    reads=(OVERCOMMIT,),
+    optional=(HOST_MEMORY,),
+    why="CUDA reserves terabytes of address space; strict accounting (mode 2) refuses that when "
+    "the commit limit is near, and initialisation fails.",
+    source="kernel.org admin-guide/sysctl/vm.rst (overcommit_memory)",
+)
+def overcommit(mode: int, memory: dict[str, int] | Unknown) -> Verdict:
+    """Judge strict accounting by how full it is."""
+    if mode != 2:
+        return good("Memory may be overcommitted", str(mode), "0 or 1")
+    if isinstance(memory, Unknown):
+        return unknown(memory.reason, f"overcommit is strict; how full is unknown ({memory})")
+    used = memory["Committed_AS"] / memory["CommitLimit"]
+    seen = f"2, {used:.0%} of the commit limit in use"
+    if used <= 0.8:
+        return info("Overcommit is strict, with room left", seen, "0 or 1")
+    return issue(
+        "Overcommit is strict and nearly used up",
+        Class.P0,
+        Impact.HIGH,
+        seen,
+        "0 or 1",
+        remedy="sysctl -w vm.overcommit_memory=0",
+    )

@@ -1,0 +1,117 @@
+"""Kernel knobs of scheduling that matter only beside something else: groups, isolation, timers."""
+
+from gpudoctor.formats.cmdline import Cmdline
+from gpudoctor.formats.cpulist import format_cpulist, parse_cpulist
+from gpudoctor.model import (
+    Class,
+    Evidence,
+    Files,
+    Impact,
+    Reader,
+    Unknown,
+    Verdict,
+    check,
+    good,
+    info,
+    issue,
+)
+from gpudoctor.probes.kernel import KERNEL_PARAMETERS, number_in
+
+_CPU = "/sys/devices/system/cpu"
+
+AUTOGROUP = number_in("sched-autogroup", "/proc/sys/kernel/sched_autogroup_enabled")
+
+
+@check(
+    "kern-sched-autogroup",
+    "Scheduler autogroups",
+    reads=(AUTOGROUP,),
+    why="A server that was started from a terminal session (tmux, ssh) competes with the others as "
+    "one group; services of systemd are not affected.",
+    source="kernel.org admin-guide/kernel-parameters.txt (noautogroup)",
+)
+def autogroup(value: int) -> Verdict:
+    """Judge the switch; only a server from a terminal would feel it."""
+    if value == 0:
+        return good("Scheduler autogroups are off", "0", "0")
+    return info("Scheduler autogroups are on: felt only by a server from a terminal", str(value))
+
+
+def _isolated(evidence: Evidence) -> frozenset[int] | Unknown:
+    text = evidence.get(f"{_CPU}/isolated")
+    return text if isinstance(text, Unknown) else parse_cpulist(text)
+
+
+ISOLATED: Reader[frozenset[int]] = Reader(
+    "isolated-cpus", (Files("isolated-cpus", (f"{_CPU}/isolated",)),), _isolated
+)
+TIMER_MIGRATION = number_in("timer-migration", "/proc/sys/kernel/timer_migration")
+
+
+@check(
+    "kern-timer-migration",
+    "Timer migration",
+    reads=(TIMER_MIGRATION, ISOLATED),
+    why="Timers that move to other CPUs matter only where CPUs are isolated.",
+    source="tuned cpu-partitioning profile",
+)
+def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
+    """Judge the switch where CPUs are isolated."""
+    seen = f"{value}, isolated CPUs {format_cpulist(isolated) or 'none'}"
+    if value == 0 or not isolated:
+        return info("Timer migration does not matter here", seen)
+    return issue(
+        "Timers may move to isolated CPUs",
+        Class.P2,
+        Impact.LOW,
+        seen,
+        "0 beside isolated CPUs",
+        remedy="sysctl -w kernel.timer_migration=0",
+    )
+
+
+@check(
+    "kern-isolation",
+    "Isolated CPUs",
+    reads=(ISOLATED, KERNEL_PARAMETERS),
+    why="The load balancer skips isolated CPUs: a server that is not pinned does not use them, and "
+    "one that is confined to them piles its threads up. Its own affinity is judged elsewhere.",
+    source="kernel.org admin-guide/kernel-parameters.txt (isolcpus, nohz_full, rcu_nocbs)",
+)
+def isolation(isolated: frozenset[int], parameters: Cmdline) -> Verdict:
+    """Say which CPUs are set apart, and how."""
+    asked = [
+        f"{key}={value}"
+        for key in ("isolcpus", "nohz_full", "rcu_nocbs")
+        if (value := parameters.last(key)) is not None
+    ]
+    if not isolated and not asked:
+        return info("No CPU is isolated", "none")
+    words = " ".join(asked) or "no parameter"
+    return info("CPUs are isolated", f"{format_cpulist(isolated) or 'none'}; {words}")
+
+
+_VULNERABILITIES = f"{_CPU}/vulnerabilities"
+MITIGATIONS: Reader[dict[str, str]] = Reader(
+    "cpu-vulnerabilities",
+    (Files("cpu-vulnerabilities", (f"{_VULNERABILITIES}/*",)),),
+    lambda evidence: {path.rsplit("/", 1)[-1]: text for path, text in evidence.texts().items()},
+)
+
+
+@check(
+    "kern-mitigations",
+    "CPU vulnerability mitigations",
+    reads=(MITIGATIONS,),
+    why="Mitigations cost a few percent of system calls. They are security: gpudoctor does not "
+    "recommend turning them off.",
+    source="kernel.org admin-guide/hw-vuln",
+)
+def mitigations(states: dict[str, str]) -> Verdict:
+    """Say which are mitigated and which are open."""
+    open_ones = sorted(name for name, text in states.items() if text.startswith("Vulnerable"))
+    mitigated = sum(text.startswith("Mitigation") for text in states.values())
+    seen = f"{mitigated} mitigated, {len(open_ones)} open"
+    if open_ones:
+        return info(f"The CPU is open to: {', '.join(open_ones)}", seen)
+    return info("CPU vulnerabilities are mitigated or do not apply", seen)
