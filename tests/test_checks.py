@@ -9,6 +9,8 @@ from gpudoctor.model import Finding, Status
 from tests.cases import Case, cases, facts_of
 
 CASES = cases()
+# Always unknown: nothing outside the engine, or nothing short of a benchmark, can tell.
+HONEST_GAPS = {"mem-fragmentation", "nccl-p2p-bandwidth"}
 
 
 def judged(case: Case) -> list[Finding]:
@@ -59,5 +61,8 @@ def _statuses() -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", sorted(by_id()))
 def test_every_check_fires_and_stays_silent(name: str) -> None:
     seen = _statuses().get(name, set())
+    if name in HONEST_GAPS:
+        assert seen == {str(Status.UNKNOWN)}
+        return
     assert len(seen - {str(Status.UNKNOWN)}) >= 1, "no case with a read value"
     assert len(seen) >= 2, f"only {seen}"

@@ -75,8 +75,13 @@ class AuditResult:
 
     @property
     def blank_panels(self) -> list[Panel]:
-        """Return panels that should have answered here and are wholly unknown."""
-        return [panel for panel in self.panels if self._blank(panel)]
+        """Return panels that should have answered here and are wholly unknown.
+
+        GPU panels are not expected to answer where the driver's panel found nothing to read.
+        """
+        driver = [f.verdict.unknown for f in self.findings if f.panel is Panel.DRIVER]
+        no_gpu = bool(driver) and all(u and u.reason not in _SHOULD_ANSWER for u in driver)
+        return [p for p in self.panels if self._blank(p) and not (no_gpu and p.about_gpus)]
 
     def _blank(self, panel: Panel) -> bool:
         mine = [f.verdict for f in self.findings if f.panel is panel]

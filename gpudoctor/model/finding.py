@@ -88,7 +88,13 @@ class Panel(StrEnum):
         """Return 1 to 10."""
         return list(Panel).index(self) + 1
 
+    @property
+    def about_gpus(self) -> bool:
+        """Return whether the panel has nothing to answer on a host without NVIDIA GPUs."""
+        return self in _ABOUT_GPUS
 
+
+_ABOUT_GPUS = {Panel.DRIVER, Panel.GPU_MEMORY, Panel.PCIE, Panel.POWER, Panel.INTERCONNECT}
 _HEADINGS = {
     Panel.FIRMWARE: "UEFI / BIOS",
     Panel.CONTAINER: "Container",

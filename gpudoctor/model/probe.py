@@ -23,7 +23,8 @@ class Side(StrEnum):
 class Files:
     """Files to read whole, by path or shell glob; all of a side travel in one job.
 
-    `cap` is bytes a file. `guarded` files are written by the container or by users, and travel in a
+    `cap` is bytes a file: a longer one is too-big, or cut where its `head` is all that matters.
+    `guarded` files are written by the container or by users, and travel in a
     job of their own so that their content can never pass for another file's.
     """
 
@@ -32,6 +33,7 @@ class Files:
     cap: int = 4096
     side: Side = Side.HOST
     guarded: bool = False
+    head: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ _ENTERED = {"lxc", "docker", "podman"}
 
 
 def _container(servers: tuple[Server, ...]) -> ContainerRef | Unknown:
-    """Return the outermost container of the first server in one: that is what the host can enter."""
+    """Return the outermost container of the first server in one: the host can enter that."""
     for server in servers:
         if server.containers and server.containers[0].kind in _ENTERED:
             outer = server.containers[0]
