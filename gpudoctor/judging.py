@@ -70,6 +70,11 @@ class Judging:
         return self._step([])
 
     @property
+    def waiting(self) -> tuple[Later, ...]:
+        """Return the dependent probes that were not made yet."""
+        return tuple(self._later.values())
+
+    @property
     def identity(self) -> Identity:
         """Return who the host is, as far as it was read."""
         found = self._facts[IDENTITY] if self._facts.ready(IDENTITY) else Identity()
@@ -117,7 +122,10 @@ class Judging:
     def _made(self, later: Later) -> Probe | Unknown:
         values = [self._facts[reader] for reader in later.after]
         unknown = next((value for value in values if isinstance(value, Unknown)), None)
-        return unknown or later.make(*values)
+        made = unknown or later.make(*values)
+        if not isinstance(made, Unknown) and (made.key, made.side) != (later.key, later.side):
+            raise ValueError(f"{later.key}: the probe made for it has another key or side")
+        return made
 
 
 def judge(check: Check, panel: Panel, facts: Facts) -> list[Finding]:

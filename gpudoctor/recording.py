@@ -1,10 +1,46 @@
-"""Answers kept: one side's raw files, listings and tool outputs, and how probes read them again."""
+"""Answers kept: one side's raw files, listings and tool outputs, and how probes read them again.
 
+`dump` and `load` are the file format of recordings and snapshots: the same schema for both.
+"""
+
+import hashlib
+import secrets
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any
 
+from gpudoctor import __version__
+from gpudoctor.evidence_text import pack, unpack
 from gpudoctor.formats.bulk import select
-from gpudoctor.model import Evidence, Files, Listing, Probe, Reason, Side, Tool, Unknown
+from gpudoctor.model import (
+    Evidence,
+    Files,
+    Finding,
+    Listing,
+    Probe,
+    Reason,
+    Side,
+    Tool,
+    Unknown,
+)
+from gpudoctor.model.audited import AuditResult, Identity
+from gpudoctor.model.error import Refusal
+from gpudoctor.model.place import ContainerRef, parse_container
+from gpudoctor.text import one_line
+
+SCHEMA = 1
+_FIRST_LINE = "# gpudoctor snapshot"
+
+
+class Kind(StrEnum):
+    """Why an audit was kept."""
+
+    RECORDING = "recording"
+    BEFORE = "before"
+    AFTER = "after"
+    MANUAL = "manual"
 
 
 @dataclass(slots=True)
@@ -74,8 +110,129 @@ def entries(
     )
 
 
-@dataclass(slots=True)
-class Recording:
-    """All that was read of a host, by side."""
+@dataclass(frozen=True, slots=True)
+class RecordedAudit:
+    """A recording: its header, and all that was read, by side."""
 
-    sides: dict[Side, Answers] = field(default_factory=dict)
+    id: str
+    kind: Kind
+    label: str
+    user: str
+    taken: str
+    tool: str
+    transaction: str
+    identity: Identity
+    container: ContainerRef | None
+    simulated: bool
+    sides: Mapping[Side, Answers]
+
+
+def is_recording(raw: bytes) -> bool:
+    """Return whether a file begins as `dump` writes it, damaged or not."""
+    return raw.lstrip(b"\xef\xbb\xbf").startswith(b"# gpudoctor snapshot")
+
+
+def dump(result: AuditResult, kind: Kind = Kind.RECORDING, transaction: str = "") -> bytes:
+    """Return an audit as the text of one TOML file: header, findings, evidence."""
+    import tomli_w
+
+    table = {
+        "header": _header(result, kind, transaction),
+        "findings": [_finding(finding) for finding in result.findings],
+        "evidence": pack(result.evidence, result.asked),
+    }
+    # Top-level keys go before tables in TOML.
+    body = tomli_w.dumps({"evidence": table.pop("evidence")} | table).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    return f'{_FIRST_LINE}\nschema = {SCHEMA}\nchecksum = "sha256:{digest}"\n'.encode() + body
+
+
+def load(raw: bytes, name: str = "the recording", verify: bool = True) -> RecordedAudit:
+    """Return the audit that a file holds; `name` is what the operator calls it.
+
+    Raises Refusal for a newer schema, a checksum that does not fit (unless `verify` is false), or
+    a file that is cut short or no recording.
+    """
+    try:
+        table = tomllib.loads(raw.decode())
+        schema = table["schema"]
+        if not isinstance(schema, int):
+            raise ValueError("its schema is no number")
+    except (ValueError, KeyError, RecursionError) as error:
+        raise Refusal(f"{name} is damaged or cut short: {one_line(str(error), 80)}") from error
+    if schema > SCHEMA:
+        raise Refusal(
+            f"{name} has schema {schema}, and this gpudoctor {__version__} reads up to {SCHEMA}: "
+            "use a newer gpudoctor"
+        )
+    if verify and not _fits(raw, table):
+        raise Refusal(f"{name} was changed after it was written: its checksum does not fit")
+    try:
+        return _recorded(table)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Refusal(f"{name} is damaged: {one_line(str(error), 80)}") from error
+
+
+def _fits(raw: bytes, table: Mapping[str, Any]) -> bool:
+    body = raw.split(b"\n", 3)[-1]
+    return bool(table.get("checksum") == f"sha256:{hashlib.sha256(body).hexdigest()}")
+
+
+def _header(result: AuditResult, kind: Kind, transaction: str) -> dict[str, Any]:
+    return {
+        "id": secrets.token_hex(8),
+        "kind": str(kind),
+        "taken": result.taken,
+        "tool": __version__,
+        "label": result.label,
+        "user": result.user,
+        "transaction": transaction,
+        "container": str(result.container or ""),
+        "simulated": result.simulated,
+        "problems": list(result.problems),
+        **asdict(result.identity),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding as plain values, without what explains it alike on every host."""
+    verdict = finding.verdict
+    row: dict[str, Any] = {
+        "id": finding.id,
+        "panel": str(finding.panel),
+        "scope": finding.scope,
+        "status": str(verdict.status),
+        "summary": verdict.summary,
+        "observed": verdict.observed,
+        "expected": verdict.expected,
+        "impact": str(verdict.impact),
+        "needs": str(verdict.needs),
+        "targets": list(verdict.targets),
+        "changes": [[change.title for change in option] for option in verdict.changes],
+    }
+    if verdict.cls is not None:
+        row["class"] = str(verdict.cls)
+    if verdict.unknown is not None:
+        row["reason"] = str(verdict.unknown.reason)
+    return row
+
+
+def _recorded(table: Mapping[str, Any]) -> RecordedAudit:
+    header = table["header"]
+    sides: dict[Side, Answers] = {}
+    for probe, evidence in unpack(table["evidence"]):
+        sides.setdefault(probe.side, Answers(asked=set())).keep(probe, evidence)
+    container = str(header["container"])
+    return RecordedAudit(
+        id=str(header["id"]),
+        kind=Kind(header["kind"]),
+        label=str(header["label"]),
+        user=str(header["user"]),
+        taken=str(header["taken"]),
+        tool=str(header["tool"]),
+        transaction=str(header["transaction"]),
+        identity=Identity(**{f.name: str(header[f.name]) for f in fields(Identity)}),
+        container=parse_container(container) if container else None,
+        simulated=bool(header["simulated"]),
+        sides=sides,
+    )

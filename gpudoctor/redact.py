@@ -7,12 +7,11 @@ from gpudoctor.model import Evidence, Unknown
 
 MASK = b"<masked>"
 _NAME = rb"[A-Za-z0-9_.-]*(?:api[_-]?key|token|secret|passw(?:or)?d|credential|private[_-]?key)"
-_NOT_COUNTED = rb"(?![A-Za-z]*(?:s|izer)\b)"
 _PATTERNS = (
     # NAME=value, --name value, "name": "value"; names that count tokens are no secrets.
     re.compile(
-        rb"(?i)(?P<keep>(?:^|[\s\"'&?;,{-])" + _NAME + rb"[\"']?\s*(?:=|:)\s*[\"']?)"
-        rb"(?P<value>[^\s\"'&;,<>]+)"
+        rb"(?i)(?P<keep>(?:^|[\x00\s\"'&?;,{-])" + _NAME + rb"[\"']?\s*(?:=|:)\s*[\"']?)"
+        rb"(?P<value>[^\x00\s\"'&;,<>]+)"
     ),
     re.compile(
         rb"(?i)(?P<keep>--?[a-z0-9-]*(?:api-key|token|secret|password)(?:[ \t]+|\n|\x00))"
@@ -30,7 +29,7 @@ _PATTERNS = (
 def redact(data: bytes) -> bytes:
     """Return the bytes with the values of keys, tokens and passwords masked.
 
-    Binary data (with NUL bytes that are no argument separators, like PCI config space) is unchanged.
+    Never give it binary data: a register may look like a word.
     """
     for pattern in _PATTERNS:
         data = pattern.sub(lambda m: m.group("keep") + MASK, data)

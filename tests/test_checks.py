@@ -1,11 +1,17 @@
 """Every case file in tests/checks, and that every check has one that fires and one silent."""
 
+import asyncio
+from functools import cache
 from typing import Any
 
 import pytest
 
+from gpudoctor.audit import run_audit
 from gpudoctor.checks import by_id
-from gpudoctor.model import Finding, Status
+from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
+from gpudoctor.model import Finding, Side, Status
+from gpudoctor.model.audited import AuditResult
+from gpudoctor.recording import Answers
 from tests.cases import Case, cases, facts_of
 
 CASES = cases()
@@ -13,8 +19,22 @@ CASES = cases()
 HONEST_GAPS = {"mem-fragmentation", "nccl-p2p-bandwidth"}
 
 
+@cache
+def _demo() -> AuditResult:
+    return asyncio.run(run_audit(SimulatedTarget(demo_machine(), NO_WAIT)))
+
+
+def base_of(case: Case) -> dict[Side, Answers]:
+    if case.data.get("base") != "demo":
+        return {}
+    sides = {side: Answers() for side in Side}
+    for key, probe in _demo().asked.items():
+        sides[probe.side].keep(probe, _demo().evidence[key])
+    return sides
+
+
 def judged(case: Case) -> list[Finding]:
-    facts = facts_of(case, {})
+    facts = facts_of(case, base_of(case))
     findings = []
     for name in case.data["checks"]:
         panel, check = by_id()[name]

@@ -22,9 +22,10 @@ def parse_files(output: bytes, complaints: str) -> dict[str, bytes | Unknown]:
     """
     found: dict[str, bytes | Unknown] = {}
     marks = list(_HEADER.finditer(output))
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+    ends = [mark.start() for mark in marks[1:]] + [len(output)]
+    for mark, end in zip(marks, ends, strict=False):
         path = mark.group(1).decode("utf-8", "backslashreplace")
-        data = output[mark.end() : following.start() if following else len(output)]
+        data = output[mark.end() : end]
         forged = path in found
         found[path] = Unknown(Reason.PARSE_FAILED, f"{path}: header seen twice") if forged else data
     for path, problem in _complaints(complaints):

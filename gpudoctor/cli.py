@@ -1,0 +1,212 @@
+"""The command line. Every verb imports what it needs inside itself: start-up is a budget."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gpudoctor import __version__
+from gpudoctor.model.error import Refusal, WrongUsage
+
+if TYPE_CHECKING:
+    from gpudoctor.hosts.target import Target
+
+_EPILOG = """\
+examples:
+  gpudoctor                                        the screen, on this host
+  gpudoctor --host root@gpu1 --container lxc:101   over SSH, with the container that serves there
+  gpudoctor audit --json                           the findings, for programs
+  gpudoctor record host.toml                       keep what was read; audit it anywhere:
+  gpudoctor audit --from host.toml
+
+exit codes: 0 nothing to act on; 1 issues, or refused; 2 wrong usage; 3 incomplete or unreachable;
+4 failed and undone; 5 undo incomplete
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; an operator never sees a traceback."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        args.make_target = _target_maker(args)
+        return int(args.run(args))
+    except Refusal as refusal:
+        print(f"gpudoctor: {refusal.sentence}", file=sys.stderr)
+        return refusal.code
+    except KeyboardInterrupt:
+        print("gpudoctor: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # the reader of our output has gone; Python would complain once more while shutting down
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        print(f"gpudoctor: {error.filename or 'system'}: {error.strerror}", file=sys.stderr)
+        return 3
+    except Exception as error:  # a fault of ours is one sentence too
+        if os.environ.get("GPUDOCTOR_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        print(
+            f"gpudoctor: a fault of its own ({what[:200]}); GPUDOCTOR_TRACEBACK=1 shows where",
+            file=sys.stderr,
+        )
+        return 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpudoctor",
+        description="Audit, fix and re-measure a GPU inference host from the terminal.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[_where()],
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gpudoctor {__version__}")
+    parser.set_defaults(run=_screen)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    _reading_verbs(verbs)
+    _writing_verbs(verbs)
+    return parser
+
+
+def _where() -> argparse.ArgumentParser:
+    """Return the options that say which host; a new object a verb, since parents share defaults."""
+    where = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = where.add_argument_group("which host")
+    group.add_argument("--host", metavar="[USER@]HOST[:PORT]", help="over SSH (default: this one)")
+    group.add_argument(
+        "--container",
+        metavar="KIND:NAME",
+        help="lxc:ID, docker:NAME, podman:NAME or ssh:USER@HOST (default: found by itself)",
+    )
+    group.add_argument("--ssh-config", metavar="FILE", help="instead of ~/.ssh/config")
+    group.add_argument("--from", dest="files", metavar="FILE", nargs="+", help="read recordings")
+    group.add_argument("--demo", action="store_true", help="the bundled simulated 8-GPU host")
+    group.add_argument("--ask-sudo", action="store_true", help="ask once for the sudo password")
+    group.add_argument("--read-only", action="store_true", help="refuse every write")
+    return where
+
+
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    help: str,
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(
+        name, help=help, description=help, parents=[_where()], allow_abbrev=False
+    )
+    verb.set_defaults(run=run)
+    return verb
+
+
+def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    audit = _verb(verbs, "audit", _audit, "print the findings")
+    form = audit.add_mutually_exclusive_group()
+    form.add_argument("--plain", action="store_true", help="as text (the default)")
+    form.add_argument("--json", action="store_true", help="as JSON; docs/schema/audit.json")
+    form.add_argument("--markdown", metavar="FILE", help="as Markdown, into FILE (- for output)")
+    audit.add_argument("--panel", action="append", metavar="PANEL", help="only this panel")
+    audit.add_argument(
+        "--fail-on", default="medium", choices=("low", "medium", "high"), help="exit 1 from here on"
+    )
+    demo = _verb(verbs, "demo", _screen, "the screen on the bundled simulated host")
+    demo.set_defaults(demo=True)
+    record = _verb(verbs, "record", _record, "keep what an audit reads, secrets masked")
+    record.add_argument("file", metavar="FILE")
+    probes = _verb(verbs, "probes", _probes, "what an audit runs, word for word")
+    probes.add_argument("--shell", action="store_true", help="the scripts themselves")
+    explain = _verb(verbs, "explain", _explain, "what a check reads, judges and why")
+    explain.add_argument("check", metavar="CHECK")
+
+
+def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    plan = _verb(verbs, "plan", _plan, "what would run, and its undo")
+    plan.add_argument("checks", nargs="*", metavar="CHECK")
+    plan.add_argument("--shell", action="store_true", help="the very script that would run")
+    plan.add_argument("--json", action="store_true")
+    fix = _verb(verbs, "fix", _fix, "apply the fixes of these checks, read back")
+    fix.add_argument("checks", nargs="+", metavar="CHECK")
+    fix.add_argument("--yes", action="store_true", help="do not ask")
+    fix.add_argument("--json", action="store_true")
+    rollback = _verb(verbs, "rollback", _rollback, "undo a transaction (default: the last)")
+    rollback.add_argument("transaction", nargs="?", metavar="TRANSACTION")
+    rollback.add_argument("--yes", action="store_true", help="do not ask")
+    rollback.add_argument("--json", action="store_true")
+
+
+def _target_maker(args: argparse.Namespace) -> "Callable[[], Target]":
+    """Return how to make the target that the options name. Raises WrongUsage on a contradiction."""
+    options = vars(args)
+    chosen = [f"--{name}" for name in ("host", "files", "demo") if options.get(name)]
+    if len(chosen) > 1:
+        names = " and ".join(chosen).replace("--files", "--from")
+        raise WrongUsage(f"{names} contradict each other: choose one host")
+    from gpudoctor.cli_target import make_target
+
+    return lambda: make_target(
+        host=options.get("host"),
+        container=options.get("container"),
+        ssh_config=options.get("ssh_config"),
+        files=options.get("files"),
+        demo=bool(options.get("demo")),
+        ask_sudo=bool(options.get("ask_sudo")),
+        paced=args.run is _screen and sys.stdout.isatty(),
+    )
+
+
+def _screen(args: argparse.Namespace) -> int:
+    """Open the screen; where there is no terminal, print the plain report."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return _audit(args)
+    args.make_target()  # a wrong option is a sentence now, not a screen later
+    from gpudoctor.app import GpuDoctor
+
+    GpuDoctor(args.make_target, read_only=getattr(args, "read_only", False)).run()
+    return 0
+
+
+def _audit(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_audit import audit_command
+
+    return audit_command(args)
+
+
+def _record(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_audit import record_command
+
+    return record_command(args)
+
+
+def _probes(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_audit import probes_command
+
+    return probes_command(args)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_audit import explain_command
+
+    return explain_command(args)
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_fix import plan_command
+
+    return plan_command(args)
+
+
+def _fix(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_fix import fix_command
+
+    return fix_command(args)
+
+
+def _rollback(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_fix import rollback_command
+
+    return rollback_command(args)

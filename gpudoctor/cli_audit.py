@@ -1,0 +1,140 @@
+"""The verbs that read: audit, record, probes, explain."""
+
+import argparse
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpudoctor.audit import run_audit
+from gpudoctor.checks import by_id
+from gpudoctor.judging import Judging
+from gpudoctor.model import Check, Impact, Panel, Side
+from gpudoctor.model.audited import AuditResult
+from gpudoctor.model.error import Refusal, WrongUsage
+from gpudoctor.report import exit_code, markdown, plain
+
+
+def chosen_panels(names: Sequence[str] | None) -> tuple[Panel, ...]:
+    """Return the panels named by id or number; all for none. Raises WrongUsage."""
+    if not names:
+        return tuple(Panel)
+    known = {panel.value: panel for panel in Panel} | {str(p.number): p for p in Panel}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise WrongUsage(f"no panel {unknown[0]!r}; the panels are {', '.join(Panel)}")
+    return tuple(dict.fromkeys(known[name] for name in names))
+
+
+def audited(args: argparse.Namespace, panels: Sequence[Panel] = tuple(Panel)) -> AuditResult:
+    """Audit the target that the options name. Raises Refusal."""
+    return asyncio.run(run_audit(args.make_target(), panels))
+
+
+def audit_command(args: argparse.Namespace) -> int:
+    """Print the findings in the form asked for and return the exit code."""
+    panels = chosen_panels(getattr(args, "panel", None))
+    fail_on = Impact(getattr(args, "fail_on", "medium"))
+    result = audited(args, panels)
+    if getattr(args, "json", False):
+        from gpudoctor.report_json import audit_json
+
+        sys.stdout.write(audit_json(result, fail_on))
+    elif getattr(args, "markdown", None):
+        _write(args.markdown, markdown(result, fail_on))
+    else:
+        sys.stdout.write(plain(result, _columns(), fail_on))
+    return exit_code(result, fail_on)
+
+
+def _columns() -> int:
+    return min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongUsage(f"{path} cannot be written: {error.strerror}") from error
+
+
+def record_command(args: argparse.Namespace) -> int:
+    """Audit and keep what was read, whole and with secrets masked."""
+    from gpudoctor.recording import dump
+
+    path = Path(args.file)
+    if not path.parent.is_dir():
+        raise WrongUsage(f"{path.parent} is no directory: choose another FILE")
+    result = audited(args)
+    raw = dump(result)
+    try:
+        path.write_bytes(raw)
+        path.chmod(0o600)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be written: {error.strerror}", 3) from error
+    print(f"{path}: {len(result.evidence)} probes, {len(raw)} bytes; gpudoctor --from {path}")
+    return 3 if result.incomplete else 0
+
+
+def probes_command(args: argparse.Namespace) -> int:
+    """Print what an audit runs: the names, or with --shell the very scripts."""
+    from gpudoctor.hosts.session_script import boot, prelude
+    from gpudoctor.hosts.side import job_texts
+
+    judging = Judging(Panel)
+    first = [*judging.begin(Side.HOST).due, *judging.begin(Side.CONTAINER).due]
+    if not args.shell:
+        for probe in first:
+            print(f"{probe.side:<10} {probe.key:<28} {_about(probe)}")
+        for later in judging.waiting:
+            after = ", ".join(reader.key for reader in later.after)
+            print(f"{later.side:<10} {later.key:<28} after {after}")
+        return 0
+    print("# the session, once a side (MARK is random)")
+    print(boot("MARK"))
+    print(prelude(), end="")
+    for side in Side:
+        for keys, text in job_texts([p for p in first if p.side is side]):
+            print(f"\n# {side}: {', '.join(keys)}\n{text}")
+    for later in judging.waiting:
+        after = ", ".join(reader.key for reader in later.after)
+        print(f"\n# {later.side}: {later.key}, made from what {after} answer")
+    print("\n# `gpudoctor audit --json` on a host shows each command as it ran there")
+    return 0
+
+
+def _about(probe: object) -> str:
+    patterns: tuple[str, ...] = getattr(probe, "patterns", ())
+    if patterns:
+        more = f" and {len(patterns) - 1} more" if len(patterns) > 1 else ""
+        return f"{patterns[0]}{more}"
+    return str(getattr(probe, "name", ""))
+
+
+def explain_command(args: argparse.Namespace) -> int:
+    """Print what one check reads, why it matters and where that is documented."""
+    check = known_check(args.check)
+    panel = by_id()[args.check][0]
+    print(f"{check.id}: {check.title}\n")
+    print(f"panel    {panel.number} {panel.heading}")
+    print(f"scope    {check.scope}")
+    reads = dict.fromkeys(p.key for r in check.reads + check.optional for p in r.probes())
+    print(f"reads    {', '.join(reads)}")
+    print(f"why      {check.why}")
+    print(f"source   {check.source}")
+    return 0
+
+
+def known_check(name: str) -> Check:
+    """Return the check of that id. Raises WrongUsage naming the nearest."""
+    from difflib import get_close_matches
+
+    if name in by_id():
+        return by_id()[name][1]
+    near = get_close_matches(name, by_id(), 1)
+    hint = f"; did you mean {near[0]}?" if near else "; see gpudoctor probes"
+    raise WrongUsage(f"no check {name!r}{hint}")

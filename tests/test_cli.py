@@ -1,0 +1,89 @@
+"""The command line: one sentence and the right exit code for everything that is wrong."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.cli import main
+
+TREE = "Traceback"
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    try:
+        code = main(argv)
+    except SystemExit as end:  # argparse's own usage errors
+        code = int(end.code or 0)
+    out, err = capsys.readouterr()
+    assert TREE not in out + err
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "says"),
+    [
+        (["audit", "--panel", "nope"], 2, "no panel 'nope'"),
+        (["audit", "--from", "/nonexistent/file"], 2, "no such file"),
+        (["explain", "kern-numa"], 2, "did you mean kern-numa-balancing?"),
+        (["audit", "--demo", "--host", "x"], 2, "contradict"),
+        (["audit", "--container", "vm:1"], 2, "--container wants"),
+        (["audit", "--container", "lxc:$(id)"], 2, "--container wants"),
+        (["audit", "--demo", "--container", "lxc:1"], 2, "live host"),
+        (["audit", "--demo", "--markdown", "/nonexistent/x.md"], 2, "cannot be written"),
+        (["record", "/nonexistent/x.toml", "--demo"], 2, "is no directory"),
+        (["frobnicate"], 2, "invalid choice"),
+        (["audit", "--json", "--plain"], 2, "not allowed with"),
+        (["audit", "--fail-on", "never"], 2, "invalid choice"),
+    ],
+)
+def test_wrong_usage(
+    argv: Sequence[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got, out, err = run(capsys, *argv)
+    assert (got, out) == (code, "")
+    assert says in err
+
+
+BAD_FILES = {
+    "empty": (b"", "is empty"),
+    "blank": (b"\n\n  \n", "is empty"),
+    "rubbish": (bytes(range(256)) * 40, "of no kind"),
+    "prose": (b"It was a dark and stormy night.\nThe rain fell.\n", "of no kind"),
+    "newer": (b'schema = 999\nkind = "recording"\nchecksum = "x"\n', "of no kind"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_recordings(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw, says = BAD_FILES[name]
+    path = tmp_path / name
+    path.write_bytes(raw)
+    code, out, err = run(capsys, "audit", "--from", str(path))
+    assert (code, out) == (3, "")
+    assert says in err and err.count("\n") == 1
+
+
+def test_a_folder_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "audit", "--from", str(tmp_path))
+    assert code == 3 and "cannot be read" in err
+
+
+def test_audit_of_this_machine_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "audit", "--json")
+    report = json.loads(out)
+    assert code == report["exit_code"]
+    assert [p["number"] for p in report["panels"]] == list(range(1, 11))
+    assert report["host"]["simulated"] is False
+
+
+def test_probes_are_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "probes", "--shell")
+    assert code == 0
+    assert "head -v -c" in out and "nvidia-smi -q -x" in out and "exec env GPD=MARK sh" in out
+
+
+def test_one_panel_only(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "audit", "--json", "--panel", "kernel_knobs", "--panel", "5")
+    assert {f["panel"] for f in json.loads(out)["findings"]} == {"kernel_knobs", "kernel_version"}

@@ -1,0 +1,26 @@
+"""Bytes become safe text once."""
+
+import pytest
+
+from gpudoctor.text import REPLACEMENT, clean, one_line
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"always [madvise] never\n", "always [madvise] never\n"),
+        (b"a\r\nb\tc", "a\nb\tc"),
+        (b"\xff\xfe", "\\xff\\xfe"),
+        (b"\x1b]0;title\x07", f"{REPLACEMENT}]0;title{REPLACEMENT}"),
+        ("\u202eevil\u2066".encode(), f"{REPLACEMENT}evil{REPLACEMENT}"),
+        ("\x9b31m\x7f".encode(), f"{REPLACEMENT}31m{REPLACEMENT}"),
+        (b"\x00\r", REPLACEMENT * 2),
+    ],
+)
+def test_clean(raw: bytes, text: str) -> None:
+    assert clean(raw) == text
+
+
+def test_one_line_cuts_with_an_ellipsis() -> None:
+    assert one_line(b"a\nb   c") == "a b c"
+    assert one_line("x" * 300, 10) == "x" * 9 + "…"
