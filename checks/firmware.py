@@ -147,16 +147,18 @@ def _isolation(bdf: str, group: IommuGroup | None, functions: dict[str, PciFunct
 @check(
     "uefi-aer-enabled",
     "PCIe error reporting",
-    reads=(GPU_PATHS,),
-    optional=(KERNEL_PARAMETERS, KERNEL_LOG_READ),
+    reads=(),
+    optional=(GPU_PATHS, KERNEL_PARAMETERS, KERNEL_LOG_READ),
     why="Without error counters a marginal link cannot be seen. No effect on speed.",
     source="kernel.org Documentation/PCI/pcieaer-howto.rst; ACPI _OSC",
     scope="gpu",
 )
 def aer_enabled(
-    paths: tuple[GpuPath, ...], cmdline: Cmdline | Unknown, log: KernelLog | Unknown
+    paths: tuple[GpuPath, ...] | Unknown, cmdline: Cmdline | Unknown, log: KernelLog | Unknown
 ) -> list[Verdict]:
     """Judge whether the kernel counts errors at both ends, and else why not."""
+    if isinstance(paths, Unknown) and paths.reason is not Reason.NOT_IN_RECORDING:
+        return [unknown(paths.reason, paths.detail)]
     if isinstance(cmdline, Cmdline) and "noaer" in cmdline.options("pci"):
         return [
             issue(
@@ -169,6 +171,8 @@ def aer_enabled(
                 remedy="Take `pci=noaer` out of the kernel command line and reboot.",
             )
         ]
+    if isinstance(paths, Unknown):
+        return [unknown(paths.reason, paths.detail)]
     lines = () if isinstance(log, Unknown) else log.matching(r"_OSC: platform does not support")
     firmware_first = any("AER" in line for line in lines)
     return per_target((path.bdf, _reporting(path, firmware_first)) for path in paths)

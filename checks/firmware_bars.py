@@ -29,16 +29,22 @@ _MIB = 1 << 20
 @check(
     "uefi-rebar-bar1",
     "BAR1 size (Resizable BAR)",
-    reads=(GPU_PATHS,),
-    optional=(GPUS,),
+    reads=(),
+    optional=(GPU_PATHS, GPUS),
     why="Peer traffic through BAR1, GPUDirect RDMA and large host mappings need a BAR1 as large as "
     "the memory; the driver's default peer path (mailbox) and decode do not. Many healthy cards "
     "show 256 MiB.",
     source="PCI Resizable BAR capability (pciutils ls-ecaps.c); nvidia-smi -q (BAR1 Memory Usage)",
     scope="gpu",
 )
-def rebar_bar1(paths: tuple[GpuPath, ...], gpus: tuple[Gpu, ...] | Unknown) -> list[Verdict]:
+def rebar_bar1(
+    paths: tuple[GpuPath, ...] | Unknown, gpus: tuple[Gpu, ...] | Unknown
+) -> list[Verdict]:
     """Judge BAR1 against the memory, against what the card offers, and against its equals."""
+    if isinstance(paths, Unknown):
+        if isinstance(gpus, Unknown):
+            return [unknown(paths.reason, paths.detail)]
+        return per_target((gpu.bdf, _reported(gpu)) for gpu in gpus)
     known = {} if isinstance(gpus, Unknown) else {gpu.bdf: gpu for gpu in gpus}
     why = gpus if isinstance(gpus, Unknown) else None
     return per_target((p.bdf, _bar1(p, known.get(p.bdf), paths, why)) for p in paths)
@@ -76,6 +82,21 @@ def _bar1(
     if len(paths) < 2:
         return info("BAR1 is smaller than the memory; one GPU needs no more", observed=seen)
     return _small(seen, largest)
+
+
+def _reported(gpu: Gpu) -> Verdict:
+    """Judge what nvidia-smi alone tells: not what the card offers, so never an issue."""
+    bar1, memory = gpu.bar1.total, gpu.memory.total
+    if _sliced(gpu):
+        return unknown(Reason.NOT_MEASURED, "MIG and vGPU show a part of BAR1 only")
+    if isinstance(bar1, Unknown) or isinstance(memory, Unknown):
+        why = bar1 if isinstance(bar1, Unknown) else memory
+        assert isinstance(why, Unknown)
+        return unknown(why.reason, why.detail)
+    seen = f"BAR1 {bar1} MiB, memory {memory} MiB"
+    if bar1 >= memory:
+        return good("BAR1 covers the GPU's memory", seen, f">= {memory} MiB")
+    return info("BAR1 is smaller than the memory; what the card offers does not show here", seen)
 
 
 def _sliced(gpu: Gpu) -> bool:

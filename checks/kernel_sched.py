@@ -8,12 +8,14 @@ from gpudoctor.model import (
     Files,
     Impact,
     Reader,
+    Reason,
     Unknown,
     Verdict,
     check,
     good,
     info,
     issue,
+    unknown,
 )
 from gpudoctor.probes.kernel import KERNEL_PARAMETERS, number_in
 
@@ -73,21 +75,26 @@ def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
 @check(
     "kern-isolation",
     "Isolated CPUs",
-    reads=(ISOLATED, KERNEL_PARAMETERS),
+    reads=(KERNEL_PARAMETERS,),
+    optional=(ISOLATED,),
     why="The load balancer skips isolated CPUs: a server that is not pinned does not use them, and "
     "one that is confined to them piles its threads up. Its own affinity is judged elsewhere.",
     source="kernel.org admin-guide/kernel-parameters.txt (isolcpus, nohz_full, rcu_nocbs)",
 )
-def isolation(isolated: frozenset[int], parameters: Cmdline) -> Verdict:
+def isolation(parameters: Cmdline, isolated: frozenset[int] | Unknown) -> Verdict:
     """Say which CPUs are set apart, and how."""
+    if isinstance(isolated, Unknown) and isolated.reason is not Reason.NOT_IN_RECORDING:
+        return unknown(isolated.reason, isolated.detail)
     asked = [
         f"{key}={value}"
         for key in ("isolcpus", "nohz_full", "rcu_nocbs")
         if (value := parameters.last(key)) is not None
     ]
+    words = " ".join(asked) or "no parameter"
+    if isinstance(isolated, Unknown):
+        return info("What the command line asks of CPU isolation", words)
     if not isolated and not asked:
         return info("No CPU is isolated", "none")
-    words = " ".join(asked) or "no parameter"
     return info("CPUs are isolated", f"{format_cpulist(isolated) or 'none'}; {words}")
 
 

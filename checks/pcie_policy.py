@@ -6,6 +6,7 @@ from gpudoctor.model import (
     Class,
     Impact,
     Needs,
+    Reason,
     Unknown,
     Verdict,
     check,
@@ -62,13 +63,16 @@ def _sleep(path: GpuPath) -> Verdict:
 @check(
     "pcie-bus-config-policy",
     "Payload policy at boot",
-    reads=(KERNEL_PARAMETERS, GPU_FUNCTIONS),
+    reads=(KERNEL_PARAMETERS,),
+    optional=(GPU_FUNCTIONS,),
     why="`pcie_bus_perf` also sets the read request size to the payload; `pcie_bus_peer2peer` "
     "forces every payload to 128 bytes.",
     source="kernel.org Documentation/admin-guide/kernel-parameters.txt (pci=pcie_bus_*)",
 )
-def bus_policy(cmdline: Cmdline, _gpus: tuple[PciFunction, ...]) -> Verdict:
-    """Judge the last pci=pcie_bus_* word of the command line."""
+def bus_policy(cmdline: Cmdline, gpus: tuple[PciFunction, ...] | Unknown) -> Verdict:
+    """Judge the last pci=pcie_bus_* word of the command line, for hosts that may have a GPU."""
+    if isinstance(gpus, Unknown) and gpus.reason is not Reason.NOT_IN_RECORDING:
+        return unknown(gpus.reason, gpus.detail)
     words = [word for word in cmdline.options("pci") if word.startswith("pcie_bus_")]
     last = words[-1] if words else ""
     if last == "pcie_bus_peer2peer":

@@ -135,6 +135,6 @@ def known_check(name: str) -> Check:
 
     if name in by_id():
         return by_id()[name][1]
-    near = get_close_matches(name, by_id(), 1)
+    near = [id_ for id_ in by_id() if id_.startswith(name)] or get_close_matches(name, by_id(), 1)
     hint = f"; did you mean {near[0]}?" if near else "; see gpudoctor probes"
     raise WrongUsage(f"no check {name!r}{hint}")
