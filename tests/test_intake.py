@@ -138,7 +138,7 @@ def test_bar1_in_an_xml_alone_is_never_an_issue(bar1: int, status: Status, tmp_p
     path = tmp_path / "x.xml"
     path.write_text(
         "<?xml version='1.0'?>\n<nvidia_smi_log><driver_version>570.86.10</driver_version>"
-        "<attached_gpus>1</attached_gpus><gpu id='00000000:01:00.0'>"
+        '<attached_gpus>1</attached_gpus><gpu id="00000000:01:00.0">'
         "<fb_memory_usage><total>24576 MiB</total></fb_memory_usage>"
         f"<bar1_memory_usage><total>{bar1} MiB</total></bar1_memory_usage></gpu></nvidia_smi_log>\n"
     )

@@ -1,0 +1,74 @@
+"""One question with two answers; the careful answer has the focus."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from gpudoctor.model.error import UnknownHostKey
+from gpudoctor.screens.words import MUTED, host, host_line
+
+
+class AskScreen(ModalScreen[bool]):
+    """A question; answers True for yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", id="ask.yes", tooltip="Answer yes"),
+        Binding("n,escape", "answer(False)", "No", id="ask.no", tooltip="Answer no"),
+        Binding("left,right", "app.focus_next", show=False, id="ask.move", tooltip="Move"),
+    ]
+
+    def __init__(self, title: str, text: Content, yes: str, no: str = "Cancel") -> None:
+        """Take our own title and button words, and the text as content."""
+        super().__init__()
+        self._title, self._text, self._yes, self._no = title, text, yes, no
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text over two buttons."""
+        with Vertical(classes="question") as box:
+            box.border_title = Content(self._title).markup
+            with VerticalScroll(can_focus=False):
+                yield Static(self._text)
+            with Horizontal(classes="buttons"):
+                yield Button(Content(f"{self._no} (n)"), id="no", compact=True)
+                yield Button(Content(f"{self._yes} (y)"), id="yes", compact=True)
+
+    def on_mount(self) -> None:
+        """Focus the careful answer."""
+        self.query_one("#no").focus()
+
+    @on(Button.Pressed)
+    def pressed(self, event: Button.Pressed) -> None:
+        """Answer with the button."""
+        self.dismiss(event.button.id == "yes")
+
+    def action_answer(self, yes: bool) -> None:
+        """Answer by key."""
+        self.dismiss(yes)
+
+
+def host_key_question(error: UnknownHostKey) -> Content:
+    """Return the question whether a server's key is to be trusted."""
+    return Content.assemble(
+        host(error.sentence),
+        ("\n\nHost         ", MUTED),
+        host_line(f"{error.host} port {error.port}", "bold"),
+        ("\nFingerprint  ", MUTED),
+        host_line(error.fingerprint, "bold"),
+        ("\n\nCompare it with what the host itself shows (", MUTED),
+        "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+        (").", MUTED),
+    )
+
+
+def leaving_question() -> Content:
+    """Return the question whether to leave while a transaction runs."""
+    return Content.assemble(
+        ("A transaction is running. ", "bold"),
+        "It runs on the target and finishes or undoes itself there, with or without this screen.",
+    )

@@ -1,0 +1,98 @@
+"""The two lines on top of a lasting screen: where we are, who we are there, what was found."""
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from gpudoctor.model.finding import Impact, Status
+from gpudoctor.screens.board import Board
+from gpudoctor.screens.words import IMPACT_STYLES, MUTED, counts, host_line, seconds
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_WIDE = 110
+_PLACES = (("audit", "1 Audit"), ("plan", "2 Plan"))
+
+
+class Masthead(Vertical):
+    """Title, modes, host; below it the totals, and a sentence where something is wrong."""
+
+    def __init__(self, board: Board, place: str) -> None:
+        """Take the board and which mode this is."""
+        super().__init__()
+        self._board = board
+        self._place = place
+
+    def compose(self) -> ComposeResult:
+        """Lay out two lines, and one that shows only when it has something to say."""
+        with Horizontal(classes="line"):
+            yield Static(self._tabs(), id="tabs")
+            yield Static(id="host")
+        with Horizontal(classes="line"):
+            yield Static(id="totals")
+            yield Static(id="spent")
+        yield Static(id="sentence")
+
+    def draw(self) -> None:
+        """Show the board."""
+        board = self._board
+        if not self.query("#spent"):  # not composed yet
+            return
+        self.query_one("#host", Static).update(self._host())
+        self.query_one("#totals", Static).update(self._totals())
+        self.query_one("#spent", Static).update(self._spent())
+        sentence = self.query_one("#sentence", Static)
+        sentence.display = bool(board.refusal or board.problems)
+        sentence.set_class(bool(board.refusal), "-refusal")
+        sentence.update(self._sentence())
+
+    def _tabs(self) -> Content:
+        parts: list[Content] = [Content.styled(" gpudoctor ", "bold $text-primary")]
+        for place, name in _PLACES:
+            style = "bold $text on $panel" if place == self._place else MUTED
+            parts.append(Content.styled(f" {name} ", style))
+        return Content.assemble(*parts)
+
+    def _host(self) -> Content:
+        board = self._board
+        parts = []
+        if board.read_only:
+            parts.append(Content.styled("read-only", "bold"))
+        for text in (board.container, board.user):
+            if text:
+                parts.append(host_line(text, MUTED, 40))
+        name = board.result.identity.hostname if board.result else ""
+        label = board.label if name in board.label else f"{board.label} ({name})"
+        parts.append(host_line(label or "…", "bold", 48))
+        badge = Content.styled(" SIMULATED ", "bold reverse") if board.simulated else Content("")
+        return Content.assemble(badge, "  ", Content.styled(" · ", MUTED).join(parts), " ")
+
+    def _totals(self) -> Content:
+        findings = self._board.findings
+        issues = [f.verdict.impact for f in findings if f.status is Status.ISSUE]
+        worst = [
+            Content.styled(f"{issues.count(impact)} {impact}", IMPACT_STYLES[impact])
+            for impact in Impact
+            if impact in issues
+        ]
+        parts = [Content(" "), counts(findings)]
+        if worst and self.size.width >= _WIDE:
+            parts += [Content.styled("     issues by impact: ", MUTED), Content(", ").join(worst)]
+        return Content.assemble(*parts)
+
+    def _spent(self) -> Content:
+        board = self._board
+        if board.running:
+            turn = SPINNER[int(board.elapsed * 10) % len(SPINNER)]
+            return Content.assemble((turn, "$text-primary"), f" {seconds(board.elapsed)} ")
+        return Content.styled(f" {seconds(board.elapsed)} " if board.result else "", MUTED)
+
+    def _sentence(self) -> Content:
+        board = self._board
+        if board.refusal:
+            return Content.assemble(
+                (" ✗ ", "bold $text-error"), host_line(board.refusal), ("  r retries", MUTED)
+            )
+        more = f" (+{len(board.problems) - 1} more)" if len(board.problems) > 1 else ""
+        first = board.problems[0] if board.problems else ""
+        return Content.assemble((" ! ", "bold $text-warning"), host_line(first), (more, MUTED))

@@ -1,0 +1,209 @@
+"""Mode 2: findings by rank, a selection, and the preview of what it would do."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from gpudoctor.model.finding import Finding, Status
+from gpudoctor.screens.board import Board, board_of
+from gpudoctor.screens.detail import FindingDetail
+from gpudoctor.screens.masthead import Masthead
+from gpudoctor.screens.messages import ApplyAsked, ChoiceChanged, PanelAsked
+from gpudoctor.screens.preview import in_one_line, preview
+from gpudoctor.screens.ranked import heading, ranked, row
+from gpudoctor.screens.script import ScriptScreen
+from gpudoctor.screens.words import NAMES, ORDER
+
+_Key = tuple[object, ...]
+
+
+class PlanScreen(Screen[None]):
+    """The ranked list with its selection."""
+
+    CSS_PATH = "plan.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "space", "choose", "Select", id="plan.choose", tooltip="Select or drop the finding"
+        ),
+        Binding(
+            "a", "apply", "Apply", id="plan.apply", tooltip="Apply the selection, after asking"
+        ),
+        Binding("v", "script", "Script", id="plan.script", tooltip="The script that would run"),
+        Binding(
+            "slash", "filter", "Filter", id="plan.filter", tooltip="Keep rows with these words"
+        ),
+        Binding("s", "status", "Status", id="plan.status", tooltip="Show one status, or all"),
+        Binding(
+            "escape", "clear", "Clear", show=False, id="plan.clear", tooltip="Clear the filter"
+        ),
+    ]
+
+    def __init__(self) -> None:
+        """Begin with all findings and no filter."""
+        super().__init__()
+        self._only: Status | None = None
+        self._listed: _Key | None = None
+        self._rows: list[Finding | None] = []
+        self._go_to = ""
+
+    @property
+    def board(self) -> Board:
+        """Return the app's board."""
+        return board_of(self.app)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the list on the left and the preview on the right."""
+        yield Masthead(self.board, "plan")
+        with Container(id="halves"):
+            with Vertical(id="ranking"):
+                yield Input(placeholder="words to keep", id="filter", compact=True)
+                yield OptionList(id="ranked", markup=False)
+            with Vertical(id="right"):
+                yield FindingDetail(self.board, "space")
+                with VerticalScroll(id="preview"):
+                    yield Static(id="steps")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Hide the filter and focus the list."""
+        self.query_one("#filter").display = False
+        self.query_one("#ranked").focus()
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Show the board; the cursor stays on its finding."""
+        self.query_one(Masthead).draw()
+        query = self.query_one("#filter", Input).value
+        wide = self.has_class("-wide")
+        key = (tuple(self.board.findings), query, self._only, self.board.chosen, wide)
+        if key != self._listed:
+            self._listed = key
+            self._fill(query)
+        self._show()
+        self.query_one("#steps", Static).update(preview(self.board))
+        box = self.query_one("#preview")
+        plan = self.board.plan
+        box.border_title = "Plan" if plan is None or not plan.steps else in_one_line(plan)
+
+    def _fill(self, query: str) -> None:
+        listing = self.query_one("#ranked", OptionList)
+        now = self._current()
+        wanted = self._go_to or (now.id if now else "")
+        options: list[Option] = []
+        self._rows = []
+        for status, findings in ranked(self.board.findings, query, self._only):
+            options.append(Option(heading(status, len(findings), not options), disabled=True))
+            self._rows.append(None)
+            for finding in findings:
+                options.append(Option(self._row(finding)))
+                self._rows.append(finding)
+        listing.set_options(options)
+        at = next((i for i, f in enumerate(self._rows) if f is not None and f.id == wanted), None)
+        if at is not None:
+            self._go_to = ""
+        listing.highlighted = at if at is not None else 1 if len(options) > 1 else None
+        self._caption(listing)
+
+    def _row(self, finding: Finding) -> Content:
+        fixable = self.board.fixable(finding)
+        wide = self.has_class("-wide")
+        return row(finding, fixable, finding.id in self.board.chosen, wide)
+
+    def _caption(self, listing: OptionList) -> None:
+        shown = "all findings" if self._only is None else NAMES[self._only]
+        listing.border_title = f"By impact, then class · {shown}"
+        number = len(self.board.chosen)
+        listing.border_subtitle = f"{number} selected" if number else ""
+
+    def _current(self) -> Finding | None:
+        at = self.query_one("#ranked", OptionList).highlighted
+        return self._rows[at] if at is not None and at < len(self._rows) else None
+
+    def _show(self) -> None:
+        self.query_one(FindingDetail).show(self._current(), lines=4)
+
+    @on(OptionList.OptionHighlighted, "#ranked")
+    def moved(self) -> None:
+        """Show the finding under the cursor."""
+        self._show()
+
+    def go_to(self, finding: str) -> None:
+        """Put the cursor on a finding, showing all rows."""
+        self._go_to, self._only, self._listed = finding, None, None
+        self.query_one("#filter", Input).value = ""
+        self.draw()
+
+    @on(Input.Changed, "#filter")
+    def filtered(self) -> None:
+        """Keep only the rows with these words."""
+        self.draw()
+
+    @on(Input.Submitted, "#filter")
+    def filter_done(self) -> None:
+        """Back to the list, the filter standing."""
+        self.query_one("#ranked").focus()
+
+    @on(OptionList.OptionSelected, "#ranked")
+    def open_panel(self) -> None:
+        """Open the panel's page at this finding."""
+        finding = self._current()
+        if finding is not None:
+            self.post_message(PanelAsked(finding.panel, finding.id))
+
+    def action_choose(self) -> None:
+        """Select the finding, or drop it."""
+        finding = self._current()
+        if finding is None or not self.board.fixable(finding):
+            self.notify("gpudoctor has no change of its own for this row", markup=False)
+            return
+        chosen = list(self.board.chosen)
+        if finding.id in chosen:
+            chosen.remove(finding.id)
+        else:
+            chosen.append(finding.id)
+        self.board.chosen = tuple(chosen)
+        self.post_message(ChoiceChanged())
+
+    def action_apply(self) -> None:
+        """Ask the app to apply the plan as previewed."""
+        plan = self.board.plan
+        if self.board.read_only:
+            self.notify("read-only: nothing is written", severity="warning", markup=False)
+        elif plan is None or not plan.steps:
+            self.notify("nothing is planned: space selects a finding", markup=False)
+        else:
+            self.post_message(ApplyAsked(plan))
+
+    def action_script(self) -> None:
+        """Show the script that would run, byte for byte."""
+        if self.board.plan is not None:
+            self.app.push_screen(ScriptScreen(self.board.plan.script))
+
+    def action_filter(self) -> None:
+        """Open the filter."""
+        box = self.query_one("#filter")
+        box.display = True
+        box.focus()
+
+    def action_clear(self) -> None:
+        """Drop the filter, and go back to the list."""
+        box = self.query_one("#filter", Input)
+        box.value, box.display = "", False
+        self.query_one("#ranked").focus()
+
+    def action_status(self) -> None:
+        """Show one status after the other, then all again."""
+        turn = [None, *ORDER]
+        self._only = turn[(turn.index(self._only) + 1) % len(turn)]
+        self.draw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide what writes where nothing may be written."""
+        return not (action == "apply" and self.board.read_only)

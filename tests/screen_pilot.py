@@ -1,0 +1,36 @@
+"""Drive the screens in tests: run the app, press keys, wait for conditions, read what is shown."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from textual.pilot import Pilot
+
+from gpudoctor.app import GpuDoctor
+from tests.pictures import settle
+
+
+@asynccontextmanager
+async def running(
+    app: GpuDoctor, size: tuple[int, int] = (160, 45), wait: bool = True
+) -> AsyncIterator[Pilot[None]]:
+    """Run the app and wait for its audit."""
+    async with app.run_test(size=size) as pilot:
+        if wait:
+            await settle(pilot, lambda: bool(app.board.result) and not app.board.running)
+        yield pilot
+
+
+def shown(app: GpuDoctor) -> str:
+    """Return the text on the screen."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys one by one, waiting for each to take effect."""
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+async def wait_for(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    await settle(pilot, condition, 10.0)
