@@ -1,1 +1,1 @@
-"""snapshots"""
+"""Snapshots: audits kept on the operator's machine, and the scripts of transactions beside them."""

@@ -1,0 +1,73 @@
+"""The store: a folder a machine, one file a snapshot, one script a transaction; written whole."""
+
+import hashlib
+import os
+import re
+import secrets
+from pathlib import Path
+
+from gpudoctor.model.audited import AuditResult, Identity
+from gpudoctor.model.error import Refusal
+from gpudoctor.model.plan import Plan
+from gpudoctor.recording import Kind, dump
+from gpudoctor.text import one_line
+
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def state_home() -> Path:
+    """Return $XDG_STATE_HOME/gpudoctor, or its default in the home directory."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
+    return root / "gpudoctor"
+
+
+def machine_folder(machine_id: str, label: str) -> Path:
+    """Return a machine's folder; one without a machine id is known by its label."""
+    if _MACHINE_ID.fullmatch(machine_id):
+        return state_home() / machine_id
+    return state_home() / f"unnamed-{hashlib.sha256(label.encode()).hexdigest()[:16]}"
+
+
+def save(result: AuditResult, kind: Kind, transaction: str = "") -> Path:
+    """Keep an audit as a snapshot and return its file. Raises Refusal where that cannot be done."""
+    who: Identity = result.identity
+    taken = re.sub(r"[^0-9T]", "", result.taken.partition("+")[0])
+    name = f"{taken}-{kind}-{secrets.token_hex(3)}.toml"
+    path = machine_folder(who.machine_id, result.label) / name
+    _write(path, dump(result, kind, transaction))
+    return path
+
+
+def keep_script(plan: Plan) -> Path:
+    """Keep the copy of a transaction's script at the client. Raises Refusal."""
+    path = machine_folder(plan.machine_id, plan.label) / f"{plan.id}.sh"
+    _write(path, plan.script.encode())
+    return path
+
+
+def _write(path: Path, raw: bytes) -> None:
+    """Write a file that nobody else can read, on disk before it has its name."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(new, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        where = one_line(str(path.parent), 120)
+        raise Refusal(
+            f"nothing was changed: {where} cannot be written ({error.strerror})", 1
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

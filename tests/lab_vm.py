@@ -1,0 +1,77 @@
+"""The lab VM as a fixture: a real Linux host over real SSH, one for a whole test run.
+
+Its image lies in $GPUDOCTOR_LAB or in .lab/ (built by tests/lab/build.sh). Without one the tests
+are skipped, saying so; with CI=true that is a failure.
+"""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.hosts.local import LocalChannel, LocalTransport
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = ROOT / "tests" / "lab"
+
+
+class LabTransport(LocalTransport):
+    """The ssh client of this machine as a transport, for one user of the lab."""
+
+    def __init__(self, config: Path, login: str) -> None:
+        """Take the ssh_config that run.sh wrote, and the host name in it."""
+        self.label = login
+        self._config = config
+
+    async def open(self, command: str) -> LocalChannel:
+        """Start a command line of the login shell there."""
+        return await super().open(
+            f"exec ssh -F {shlex.quote(str(self._config))} {self.label} {shlex.quote(command)}"
+        )
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A running VM; `config` names its users: lab (root), lab-ops (sudo), lab-viewer."""
+
+    config: Path
+
+    def run(self, command: str, login: str = "lab") -> str:
+        """Return what a command prints there. Raises where it fails."""
+        line = ["ssh", "-F", str(self.config), login, command]
+        return subprocess.run(
+            line, check=True, capture_output=True, text=True, timeout=90
+        ).stdout.strip()
+
+    def transport(self, login: str = "lab") -> LabTransport:
+        return LabTransport(self.config, login)
+
+
+def _image() -> Path | None:
+    image = Path(os.environ.get("GPUDOCTOR_LAB") or ROOT / ".lab")
+    return image if (image / "disk.qcow2").exists() else None
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Start the VM (about 10 s) and stop it after the last test."""
+    image = _image()
+    if image is None:
+        why = "no lab image: build one with tests/lab/build.sh .lab, or name it in $GPUDOCTOR_LAB"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    run = tmp_path_factory.mktemp("lab")
+    started = subprocess.run(
+        [SCRIPTS / "run.sh", image, run], capture_output=True, text=True, timeout=400
+    )
+    if started.returncode:
+        pytest.fail(f"the lab VM did not start: {started.stderr[-2000:]}")
+    try:
+        yield Lab(run / "ssh_config")
+    finally:
+        subprocess.run([SCRIPTS / "stop.sh", run], capture_output=True, timeout=60)

@@ -1,0 +1,142 @@
+"""Recordings and snapshots: one file format, read back exactly or refused in one sentence."""
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.model import (
+    Class,
+    Evidence,
+    Files,
+    Finding,
+    Impact,
+    Listing,
+    Panel,
+    Reason,
+    Side,
+    Sysctl,
+    Tool,
+    Unknown,
+    issue,
+)
+from gpudoctor.model.audited import AuditResult, Identity
+from gpudoctor.model.error import Refusal
+from gpudoctor.model.place import ContainerRef
+from gpudoctor.recording import Kind, dump, is_recording, load
+from gpudoctor.snapshots.store import save
+
+BYTES = bytes(range(256)) * 3
+FILES = Files("some-files", ("/proc/x", "/sys/*/y"))
+DENIED = Files("denied-files", ("/proc/secret",), side=Side.CONTAINER)
+LISTING = Listing("some-listing", ("/dev/*",))
+TOOL = Tool("some-tool", "tool", "tool --all")
+LATE = Unknown(Reason.TIMEOUT, "reading took too long")
+
+
+def result() -> AuditResult:
+    change = Sysctl("kernel.numa_balancing", "0")
+    verdict = issue("on", Class.P0, Impact.LOW, "1", "0", changes=((change,),))
+    finding = Finding("a-check", Panel.KERNEL_KNOBS, "A title", "host", verdict, "why", "source")
+    return AuditResult(
+        label="gpu1",
+        user="root",
+        identity=Identity("gpu1", "0" * 32, "boot", "6.1", "Debian", "a box"),
+        container=ContainerRef("lxc", "101"),
+        findings=(finding,),
+        evidence={
+            FILES.key: Evidence(
+                FILES.key,
+                files={"/proc/x": BYTES, "/sys/a/y": Unknown(Reason.NO_PERMISSION, "no \u2028")},
+            ),
+            DENIED.key: Evidence(DENIED.key, Side.CONTAINER, problem=LATE),
+            LISTING.key: Evidence(LISTING.key, files={"/dev/a": b"crw a\r\n"}),
+            TOOL.key: Evidence(
+                TOOL.key, command=TOOL.script, stdout=BYTES, stderr="bad", exit=3, seconds=1.5
+            ),
+            "made-later": Evidence("made-later", problem=Unknown(Reason.NOT_PRESENT, "x")),
+        },
+        asked={p.key: p for p in (FILES, DENIED, LISTING, TOOL)},
+        taken="2026-01-02T03:04:05+00:00",
+    )
+
+
+def test_there_and_back() -> None:
+    kept = load(dump(result(), Kind.BEFORE, "20260101-000000-abcdef"))
+    assert (kept.kind, kept.label, kept.user) == (Kind.BEFORE, "gpu1", "root")
+    assert (kept.identity, kept.container) == (result().identity, ContainerRef("lxc", "101"))
+    assert (kept.transaction, kept.taken) == ("20260101-000000-abcdef", result().taken)
+    host, container = kept.sides[Side.HOST], kept.sides[Side.CONTAINER]
+    evidence = result().evidence
+    assert host.answer(FILES).files == evidence[FILES.key].files
+    assert host.answer(LISTING).files == evidence[LISTING.key].files
+    assert host.answer(TOOL) == evidence[TOOL.key]
+    assert container.answer(DENIED).problem == LATE
+    never = host.answer(Files("never", ("/etc/never",))).problem
+    assert never is not None and never.reason is Reason.NOT_IN_RECORDING
+
+
+def test_a_newer_schema_names_both() -> None:
+    raw = dump(result()).replace(b"schema = 1\n", b"schema = 7\n")
+    with pytest.raises(Refusal, match="schema 7.*reads up to 1"):
+        load(raw, "x.toml")
+
+
+def test_a_change_is_seen_and_can_be_accepted() -> None:
+    raw = dump(result()).replace(b'label = "gpu1"', b'label = "gpu2"')
+    with pytest.raises(Refusal, match=r"x\.toml was changed"):
+        load(raw, "x.toml")
+    assert load(raw, verify=False).label == "gpu2"
+
+
+def test_damage_is_one_sentence() -> None:
+    raw = dump(result())
+    chance = random.Random(1)
+    for _ in range(300):
+        at = chance.randrange(len(raw))
+        bad = [raw[:at], raw[:at] + os.urandom(3) + raw[at + 3 :]]
+        for text in bad:
+            with pytest.raises(Refusal) as refused:
+                load(text)
+            assert refused.value.code == 3 and "\n" not in refused.value.sentence
+            try:
+                load(text, verify=False)
+            except Refusal as refusal:
+                assert "\n" not in refusal.sentence
+
+
+def test_what_is_a_recording() -> None:
+    assert is_recording(dump(result()))
+    assert not is_recording(b"# something else\nschema = 1\n")
+
+
+def test_saved_whole_and_for_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = save(result(), Kind.MANUAL)
+    assert path.parent == tmp_path / "gpudoctor" / ("0" * 32)
+    assert path.name.startswith("20260102T030405-manual-")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load(path.read_bytes()).label == "gpu1"
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("machine", ["", "../../etc", "x" * 300])
+def test_a_machine_id_never_leaves_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    odd = replace(result(), identity=Identity(machine_id=machine))
+    path = save(odd, Kind.MANUAL)
+    assert path.parent.parent == tmp_path / "gpudoctor"
+
+
+def test_a_store_that_cannot_be_written_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpudoctor").write_text("in the way")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(Refusal, match="nothing was changed") as refused:
+        save(result(), Kind.BEFORE)
+    assert refused.value.code == 1
