@@ -26,6 +26,7 @@ def first_paint(arguments: list[str], size: tuple[int, int] = (80, 24)) -> tuple
     child, terminal = pty.fork()
     if child == 0:
         os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its bytecode
         os.execv(sys.executable, [sys.executable, "-m", "gpudoctor", *arguments])
     columns, rows = size
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

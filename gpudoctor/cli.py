@@ -163,7 +163,8 @@ def _screen(args: argparse.Namespace) -> int:
     """Open the screen; where there is no terminal, print the plain report."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _audit(args)
-    args.make_target()  # a wrong option is a sentence now, not a screen later
+    if not getattr(args, "demo", False):
+        args.make_target()  # a wrong option is a sentence now, not a screen later
     from gpudoctor.app import GpuDoctor
 
     GpuDoctor(args.make_target, read_only=getattr(args, "read_only", False)).run()

@@ -10,15 +10,14 @@ from typing import Any
 from gpudoctor.audit import run_audit
 from gpudoctor.checks import by_id
 from gpudoctor.hosts.root_shell import require_root
+from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model import Panel, Status
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved, Transaction
 from gpudoctor.plan import make_plan
-from gpudoctor.recording import Kind
 from gpudoctor.report_plan import SCHEMA_VERSION, about, move_json, plan_json, preview, told
-from gpudoctor.snapshots.store import save
-from gpudoctor.transaction import apply, transactions, undo
+from gpudoctor.transaction import transactions, undo
 
 Move = ItemMoved | StateMoved
 REFUSED, FAILED, INCOMPLETE = 1, 4, 5
@@ -60,24 +59,14 @@ def fix_command(args: argparse.Namespace) -> int:
         return REFUSED if plan.refused else 0
     require_root(result.user, "applying a fix")
     _ask(args, f"Apply these {len(plan.items)} changes to {plan.label}?")
-    if not result.simulated:
-        save(result, Kind.BEFORE, plan.id)
-    code, moves = _follow(args, plan.id, plan, lambda: apply(args.make_target(), plan))
-    if code == 0 and not result.simulated:
-        _save_after(args, plan)
+    code, moves = _follow(
+        args, plan.id, plan, lambda: apply_between_snapshots(args.make_target, plan, result)
+    )
     if args.json:
         _print_json(plan=plan_json(plan), moves=moves)
     elif code == 0:
         print(f"to take it back: gpudoctor rollback {plan.id}")
     return code
-
-
-def _save_after(args: argparse.Namespace, plan: Plan) -> None:
-    """Keep an audit of the host as it is now; where that fails the fix still stands."""
-    try:
-        save(asyncio.run(run_audit(args.make_target())), Kind.AFTER, plan.id)
-    except Refusal as refusal:
-        sys.stderr.write(f"applied, but there is no snapshot after it: {refusal.sentence}\n")
 
 
 def rollback_command(args: argparse.Namespace) -> int:

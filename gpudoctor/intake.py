@@ -15,8 +15,8 @@ from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.probes.container import CONFS, GIVEN_CONF
 from gpudoctor.probes.gpu import NVIDIA_SMI_XML
 from gpudoctor.probes.kernel import CMDLINE
-from gpudoctor.probes.pci import LSPCI_TEXT
 from gpudoctor.probes.nccl import NVIDIA_SMI_TOPO
+from gpudoctor.probes.pci import LSPCI_TEXT
 from gpudoctor.recording import Answers, is_recording, load
 from gpudoctor.text import clean, one_line
 

@@ -103,7 +103,7 @@ class Follower:
 
     async def apply(self, plan: Plan) -> None:
         """Apply a plan; its journal goes to the board."""
-        await self._transact(lambda target: _apply(target, plan))
+        await self._transact(lambda: self._applied(plan))
 
     async def undo(self) -> None:
         """Undo the transaction on the board."""
@@ -112,18 +112,26 @@ class Follower:
             return
         applying.busy, applying.undoing = True, True
         number = applying.plan.id
-        await self._transact(lambda target: _undo(target, number))
+        await self._transact(lambda: self._undone(number))
 
-    async def _transact(
-        self, run: "Callable[[Target], AsyncIterator[ItemMoved | StateMoved]]"
-    ) -> None:
+    def _applied(self, plan: Plan) -> AsyncIterator[ItemMoved | StateMoved]:
+        from gpudoctor.loop import apply_between_snapshots
+
+        assert self._board.result is not None
+        return apply_between_snapshots(self._make_target, plan, self._board.result)
+
+    def _undone(self, transaction: str) -> AsyncIterator[ItemMoved | StateMoved]:
+        from gpudoctor.transaction import undo
+
+        return undo(self._make_target(), transaction)
+
+    async def _transact(self, run: Callable[[], AsyncIterator[ItemMoved | StateMoved]]) -> None:
         board = self._board
         applying = board.applying
         assert applying is not None
         board.touch()
         try:
-            target = await asyncio.to_thread(self._make_target)
-            async for move in run(target):
+            async for move in run():
                 applying.take(move)
                 board.touch()
         except Refusal as refusal:
@@ -133,18 +141,6 @@ class Follower:
         finally:
             applying.busy = False
             board.touch()
-
-
-def _apply(target: "Target", plan: Plan) -> AsyncIterator[ItemMoved | StateMoved]:
-    from gpudoctor.transaction import apply
-
-    return apply(target, plan)
-
-
-def _undo(target: "Target", transaction: str) -> AsyncIterator[ItemMoved | StateMoved]:
-    from gpudoctor.transaction import undo
-
-    return undo(target, transaction)
 
 
 def _named(error: Exception) -> str:

@@ -1,11 +1,13 @@
 """This machine as a transport: commands as child processes in sessions of their own."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
 
 from gpudoctor.hosts.channel import Reading
+from gpudoctor.model.error import HostUnreachable
 
 _LINE_LIMIT = 1 << 20
 _END_SECONDS = 2.0
@@ -29,22 +31,24 @@ class LocalChannel:
 
     async def drain(self) -> None:
         """Wait until the pipe has room."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             await self._stdin.drain()
-        except (BrokenPipeError, ConnectionResetError):
-            return
 
     async def close(self) -> None:
         """Close the input, wait, then kill the whole session if it stays."""
         self._stdin.close()
+        if not await self._ended():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._ended()
+
+    async def _ended(self) -> bool:
         try:
             async with asyncio.timeout(_END_SECONDS):
                 await self._process.wait()
         except TimeoutError:
-            try:
-                os.killpg(self._process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                return
+            return False
+        return True
 
 
 class LocalTransport:
@@ -56,17 +60,20 @@ class LocalTransport:
         """Do nothing: there is no login."""
 
     async def open(self, command: str) -> LocalChannel:
-        """Start a command line of sh."""
-        process = await asyncio.create_subprocess_exec(
-            "sh",
-            "-c",
-            command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            start_new_session=True,
-            limit=_LINE_LIMIT,
-        )
+        """Start a command line of sh. Raises HostUnreachable where no process can be made."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "sh",
+                "-c",
+                command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+                limit=_LINE_LIMIT,
+            )
+        except OSError as error:
+            raise HostUnreachable(f"no sh can be started here: {error.strerror}") from error
         return LocalChannel(process)
 
     async def close(self) -> None:

@@ -5,7 +5,9 @@ of stdin kills whatever carries our environment mark. No file, fifo or temporary
 mutex is an anonymous pipe behind fd 9. Works in dash, bash and busybox ash.
 """
 
+import secrets
 import shlex
+from dataclasses import dataclass, field
 from enum import Enum
 
 # fd 8: the jobs; fd 9: the mutex pipe; children get /dev/null as stdin.
@@ -52,7 +54,9 @@ def prelude() -> str:
             _QUIT,
             "trap '' HUP",
             "read M _ </proc/self/stat",
-            'printf \'\\n%s 0 %s 0 0\\n\' "$GPD" "$(id -u)"',
+            "m=,; for t in base64 grep head tail timeout; "
+            "do command -v $t >/dev/null || m=$m$t,; done",
+            'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "$(id -u)" "$m"',
             "",
         )
     )
@@ -75,23 +79,59 @@ class Sudo(Enum):
     PASSWORD = "password"
 
 
-def boot(mark: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What sudo asks with, and what the shell behind it says; both unlike their command text.
+
+    A login file with `set -x` shows us our own command line, so the text has `%%` where the real
+    prompt has `%`: only sudo and printf print it that way.
+    """
+
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def text(self) -> str:
+        """Return sudo's -p argument."""
+        return f"ask%%{self.nonce}"
+
+    @property
+    def asked(self) -> bytes:
+        """Return what sudo prints when it wants the password."""
+        return f"ask%{self.nonce}".encode()
+
+    @property
+    def ready(self) -> bytes:
+        """Return what the shell prints on stderr once it reads its input."""
+        return f"ready%{self.nonce}".encode()
+
+
+def boot(mark: str, prompt: Prompt | None = None) -> str:
     """Return sh text that becomes a session carrying `mark` in its environment.
 
     The mark must be there at exec: a forked subshell shows its parent's environment of that moment.
+    With a prompt it first says on stderr that it is ready, so that no password is sent to it.
     """
-    return f"exec env GPD={mark} sh -c {shlex.quote(BOOT)}"
+    ready = f'printf "ready%%{prompt.nonce}" >&2;' if prompt else ""
+    return f"{ready}exec env GPD={mark} sh -c {shlex.quote(BOOT)}"
 
 
-def boot_command(inner: str, sudo: Sudo, prompt: str = "") -> str:
+_AS_USER = 'exec sh -c "$0"'
+# The very command is tried first: sudoers may allow some commands and no shell. sudo may hang.
+_AS_ROOT = (
+    'if timeout 8 sudo -n sh -c : 2>/dev/null;then exec sudo -n sh -c "$0";fi;exec sh -c "$0"'
+)
+
+
+def boot_command(inner: str, sudo: Sudo, prompt: Prompt | None = None) -> str:
     """Return the login shell's command line that starts `inner` (sh text), as root if it may.
 
-    Works in any login shell (fish and tcsh too): only single quotes, none inside them.
+    Works in any login shell (fish and tcsh too): only single quotes, no backslash inside them.
     """
-    as_root = {
-        Sudo.NEVER: 'exec sh -c "$0"',
-        Sudo.QUIET: 'if sudo -n true 2>/dev/null;then exec sudo -n sh -c "$0";fi;exec sh -c "$0"',
-        Sudo.PASSWORD: f'exec sudo -S -p {prompt} sh -c "$0"',
+    asking = prompt or Prompt()
+    become = {
+        Sudo.NEVER: _AS_USER,
+        Sudo.QUIET: _AS_ROOT,
+        Sudo.PASSWORD: f'exec sudo -S -p {asking.text} sh -c "$0"',
     }[sudo]
-    first = f'if [ "$(id -u)" = 0 ];then exec sh -c "$0";fi;{as_root}'
+    first = f'if [ "$(id -u)" = 0 ];then {_AS_USER};fi;{become}'
     return f"exec sh -c {shlex.quote(first)} {shlex.quote(inner)}"

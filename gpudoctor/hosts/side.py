@@ -2,18 +2,13 @@
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from itertools import groupby
 from typing import Protocol
 
-from gpudoctor import shell
-from gpudoctor.formats.bulk import parse_files, parse_listing, select
+from gpudoctor.hosts.bulk import KILLED, BulkReader, bulk_groups, bulk_text
 from gpudoctor.hosts.session import Job, JobAnswer, Session
 from gpudoctor.hosts.session_script import Sudo
-from gpudoctor.model import Evidence, Files, Listing, Probe, Reason, Tool, Unknown
-from gpudoctor.recording import entries
+from gpudoctor.model import Evidence, Probe, Reason, Tool, Unknown
 
-_BULK_LIMIT = 10.0
-_BULK_CAP = 32 << 20
 _DENIED = re.compile(
     r"[Pp]ermission denied|[Oo]peration not permitted|must be (?:run as )?root|Access denied"
 )
@@ -61,14 +56,10 @@ class LiveSide:
 
     def ask(self, probes: Sequence[Probe]) -> list[Awaitable[list[Evidence]]]:
         """Return the jobs: every tool its own, all files and all listings together."""
-        bulk = sorted(
-            (p for p in probes if not isinstance(p, Tool)), key=lambda p: str(_bulk_key(p))
-        )
         jobs: list[Awaitable[list[Evidence]]] = [
-            self._tool(p) for p in probes if isinstance(p, Tool)
+            BulkReader(self.session).read(group) for group in bulk_groups(probes)
         ]
-        for _, group in groupby(bulk, key=_bulk_key):
-            jobs.append(self._bulk(list(group)))
+        jobs += [self._tool(p) for p in probes if isinstance(p, Tool)]
         return jobs
 
     async def close(self) -> None:
@@ -97,52 +88,6 @@ class LiveSide:
             )
         ]
 
-    async def _bulk(self, probes: list[Files | Listing]) -> list[Evidence]:
-        first = probes[0]
-        patterns = list(dict.fromkeys(p for probe in probes for p in probe.patterns))
-        if isinstance(first, Files):
-            command = shell.read_files(patterns, first.cap + 1)
-        else:
-            command = shell.list_entries(patterns)
-        answer = await self.session.run(Job(command, _BULK_LIMIT, _BULK_CAP, err_cap=1 << 20))
-        problem = answer.lost or _bulk_problem(answer)
-        if problem is not None:
-            return [Evidence(p.key, p.side, command, problem=problem) for p in probes]
-        found = _parsed(first, answer)
-        return [entries(p, select(found, p.patterns), answer.seconds) for p in probes]
-
-
-def _bulk_key(probe: Files | Listing) -> tuple[str, str, int]:
-    """Return what keeps bulk jobs apart: guarded files share with none, caps with their equals."""
-    if isinstance(probe, Listing):
-        return ("listing", "", 0)
-    return ("files", probe.key if probe.guarded else "", probe.cap)
-
-
-def _bulk_problem(answer: JobAnswer) -> Unknown | None:
-    if answer.exit == 124:
-        return Unknown(Reason.TIMEOUT, f"reading files took more than {_BULK_LIMIT:g} s")
-    if len(answer.stdout) > _BULK_CAP:
-        return Unknown(Reason.TOO_BIG, "the files are larger than anything expected")
-    if answer.exit == 127:
-        return Unknown(Reason.TOOL_MISSING, "head or ls is not installed there")
-    return None
-
-
-def _parsed(first: Files | Listing, answer: JobAnswer) -> dict[str, bytes | Unknown]:
-    if isinstance(first, Listing):
-        return parse_listing(answer.stdout, answer.stderr)
-    found = parse_files(answer.stdout, answer.stderr)
-    return {path: _within(path, data, first.cap) for path, data in found.items()}
-
-
-def _within(path: str, data: bytes | Unknown, cap: int) -> bytes | Unknown:
-    if isinstance(data, Unknown) or len(data) <= cap:
-        return data
-    if path.endswith("/config"):  # PCI config space is as long as we ask for
-        return data[:cap]
-    return Unknown(Reason.TOO_BIG, f"{path} is larger than {cap} bytes")
-
 
 def tool_problem(probe: Tool, answer: JobAnswer) -> Unknown | None:
     """Return why a tool's answer says nothing, or None where its output can be read."""
@@ -151,7 +96,7 @@ def tool_problem(probe: Tool, answer: JobAnswer) -> Unknown | None:
     for code, meaning in probe.meanings:
         if answer.exit == code:
             return meaning
-    if answer.exit in {124, 137, 143}:
+    if answer.exit in KILLED:
         return Unknown(Reason.TIMEOUT, f"{probe.name} did not end within {probe.limit:g} s")
     if len(answer.stdout) > probe.cap:
         return Unknown(Reason.TOO_BIG, f"{probe.name} printed more than {probe.cap} bytes")
@@ -160,6 +105,14 @@ def tool_problem(probe: Tool, answer: JobAnswer) -> Unknown | None:
     if answer.exit and _DENIED.search(answer.stderr) and not answer.stdout:
         return Unknown(Reason.NO_PERMISSION, f"{probe.name} needs root there")
     return None
+
+
+def job_texts(probes: Sequence[Probe]) -> list[tuple[list[str], str]]:
+    """Return the jobs that the probes make on a live side: their keys, and the text that runs."""
+    texts = [([p.key], p.script) for p in probes if isinstance(p, Tool)]
+    for group in bulk_groups(probes):
+        texts.append(([p.key for p in group], bulk_text(group)))
+    return texts
 
 
 class SilentSide:

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from zlib import crc32
 
-from gpudoctor.hosts.side import AnswerSide, SilentSide, bulk_groups
+from gpudoctor.hosts.bulk import bulk_groups
+from gpudoctor.hosts.side import AnswerSide, SilentSide
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.model import Evidence, Probe, Reason, Tool, Unknown
 from gpudoctor.model.place import ContainerRef

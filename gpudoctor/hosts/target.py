@@ -90,7 +90,9 @@ class LiveTarget:
         if ref.kind == "ssh" and self._reach is not None:
             other = self._reach(ref.name)
             self._others.append(other)
-            return LiveSide(Session(_connecting(other)), self._sudo)
+            # The password is the host's, and is sent nowhere else.
+            quiet = Sudo.QUIET if self._sudo is Sudo.PASSWORD else self._sudo
+            return LiveSide(Session(_connecting(other)), quiet)
         session = Session(self._transport.open, enter(ref))
         return LiveSide(session, self._sudo, self._password)
 

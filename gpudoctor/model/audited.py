@@ -57,7 +57,8 @@ class PanelDone:
 class AuditResult:
     """All that one audit read and judged.
 
-    `asked` keeps each probe as it ran, by key, beside its `evidence`; `problems` are sentences for the operator about what should have answered and did not.
+    `asked` keeps each probe as it ran, by key, beside its `evidence`; `problems` are sentences for
+    the operator about what should have answered and did not.
     """
 
     label: str

@@ -16,7 +16,7 @@ class HostUnreachable(Refusal):
 
 
 class UnknownHostKey(HostUnreachable):
-    """The server's key is in no known_hosts file: the operator must decide (`key` is OpenSSH text)."""
+    """The server's key (OpenSSH text) is in no known_hosts file: the operator must decide."""
 
     def __init__(self, sentence: str, host: str, port: int, key: str, fingerprint: str) -> None:
         """Keep what the question to the operator needs."""

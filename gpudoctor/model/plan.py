@@ -46,7 +46,7 @@ class Step:
 class Plan:
     """Steps in order, for one host at one time; `script` is the very text that will run there.
 
-    `hash` covers the values it was made from. `refused` names checks that cannot be planned and why.
+    `hash` covers the values it was made from. `refused` names checks not planned, and why.
     """
 
     id: str

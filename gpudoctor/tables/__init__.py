@@ -1,1 +1,1 @@
-"""Data the checks compare with: thresholds, GPU specs, compatibility; each with its small loader."""
+"""Data the checks compare with: thresholds, GPU specs, compatibility; each with its loader."""
