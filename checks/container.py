@@ -111,8 +111,9 @@ def _missing(missing: list[str], host: Nodes, seen: str) -> Verdict:
         Impact.HIGH,
         seen,
         "nvidiactl, nvidia-uvm and each GPU's node",
-        remedy=f"{first}On Proxmox: pct set ID --dev[n] {lacking[0]} (a new dev[n] is live at "
-        "once); elsewhere add it to the configuration and restart the container.",
+        remedy=f"{first}On Proxmox: pct set ID --dev[n] {lacking[0]}, [n] being the next free "
+        "number (live at once; undo: --delete dev[n]); elsewhere add it to the configuration and "
+        "restart the container.",
     )
 
 
@@ -181,7 +182,8 @@ def driver_match(kernel: str, libraries: Libraries) -> Verdict:
             kernel,
             needs=_RESTART,
             remedy=f"Install the user space of driver {kernel} in the container (a .run file with "
-            "--no-kernel-modules), hold it there, and leave the host's module alone.",
+            "--no-kernel-modules), hold it there, and leave the host's module alone. A Docker "
+            "image should hold no driver library: the toolkit mounts the host's.",
         )
     newer = sorted(v for v in libraries.compat if _numbers(v) > _numbers(kernel))
     if newer and libraries.compat_first:

@@ -36,15 +36,11 @@ _GIB = 1 << 30
 _ENOUGH_LOCKED = 8 * _GIB
 
 
-def _rdma(evidence: Evidence) -> bool | Unknown:
-    """Return whether the host has an RDMA device."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
-    return evidence.problem is None
-
-
 HAS_RDMA: Reader[bool] = Reader(
-    "has-rdma", (Listing("rdma-devices", ("/sys/class/infiniband/*",)),), _rdma, tolerant=True
+    "has-rdma",
+    (Listing("rdma-devices", ("/sys/class/infiniband/*",)),),
+    Evidence.present,
+    tolerant=True,
 )
 
 
@@ -175,6 +171,8 @@ def cpu_limit(groups: tuple[Group, ...], nodes: Nodes) -> Verdict:
             "no throttling",
             remedy=more,
         )
+    if not gpus:
+        return info("No GPU is in the container: its CPUs serve something else", seen)
     if usable < gpus + 4:
         return issue(
             "The container has few CPUs for its GPUs",

@@ -4,6 +4,7 @@ import re
 
 from gpudoctor.model import (
     Class,
+    Evidence,
     Impact,
     Listing,
     Needs,
@@ -96,16 +97,16 @@ def _barred(
         needs=_RESTART,
         why=f"{why}CUDA fails without these nodes; nvidia-uvm's number moves between boots, so a "
         "number in a rule goes stale.",
-        remedy=f"Use {lines} (pct set {conf.name} --dev0 PATH), or correct the "
-        "lxc.cgroup2.devices.allow numbers above the first [ of the file, then restart the "
-        "container.",
+        remedy=f"Use {lines}, [n] being the next free number (pct set {conf.name or 'ID'} "
+        "--dev[n] PATH; undo: --delete dev[n]), or correct the lxc.cgroup2.devices.allow numbers "
+        "above the first [ of the file, then restart the container.",
     )
 
 
 DOCKER_INSIDE: Reader[bool] = Reader(
     "ct-docker-inside",
     (Listing("ct-docker-socket", ("/run/docker.sock", "/run/containerd"), side=Side.CONTAINER),),
-    lambda evidence: evidence.problem is None,
+    Evidence.present,
     tolerant=True,
 )
 
@@ -132,8 +133,8 @@ def nesting(conf: ContainerConf, docker: bool | Unknown) -> Verdict:
             seen,
             "nesting=1",
             needs=_RESTART,
-            remedy=f"pct set {conf.name} --features nesting=1 (keep the other features), then "
-            "restart the container.",
+            remedy=f"pct set {conf.name or 'ID'} --features nesting=1 (keep the other features), "
+            "then restart the container; undo: the old features.",
         )
     return info("Nesting is off, and nothing seen here needs it", seen)
 

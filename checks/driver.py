@@ -72,6 +72,8 @@ def version(module: NvidiaModule | Unknown, smi: SmiLog | Unknown, archs: Archs)
     loaded = _version(module, smi)
     if isinstance(loaded, Unknown):
         return unread("driver version", loaded)
+    if isinstance(smi, Unknown) and "library version mismatch" in smi.detail:
+        return _half_updated(loaded, smi)
     wrong = _unfit(loaded, archs)
     if wrong is not None:
         return wrong
@@ -88,6 +90,22 @@ def version(module: NvidiaModule | Unknown, smi: SmiLog | Unknown, archs: Archs)
             remedy="Install a newer driver at the next window, with the GPUs idle.",
         )
     return good("The driver is current enough for these GPUs", observed=loaded)
+
+
+def _half_updated(loaded: str, smi: Unknown) -> Verdict:
+    return issue(
+        "The loaded kernel module and the driver's libraries are of different versions",
+        Class.P1,
+        Impact.HIGH,
+        observed=f"module {loaded}; {smi.detail}",
+        expected="one version",
+        needs=Needs.MODULE_RELOAD,
+        why="An update replaced the files while the old module stayed loaded: NVML and new CUDA "
+        "processes refuse to start. Servers that run already keep working until they restart.",
+        remedy="See that the update is whole: `modinfo -F version nvidia` must name the libraries' "
+        "version. Then stop what uses the GPUs and reload the module (`rmmod nvidia_uvm nvidia_drm "
+        "nvidia_modeset nvidia`, then `modprobe nvidia_uvm`, which loads both), or reboot.",
+    )
 
 
 def _supported(archs: Archs) -> str:

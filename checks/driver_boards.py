@@ -1,5 +1,7 @@
 """Panel 3, boards: which driver holds each GPU, and whether the GPUs are alike."""
 
+from dataclasses import replace
+
 from gpudoctor.checks.per_gpu import Gpus, unread
 from gpudoctor.model import (
     Class,
@@ -26,13 +28,18 @@ from gpudoctor.probes.gpu import GPU_DRIVERS, GPUS
 )
 def nouveau(drivers: dict[str, str]) -> list[Verdict]:
     """Judge the driver that holds each GPU."""
+    if not any(drivers.values()):
+        return [replace(_bound(""), impact=Impact.HIGH, targets=tuple(drivers))]
     return per_target((bdf, _bound(name)) for bdf, name in drivers.items())
+
+
+_FOR_GUESTS = {"vfio-pci", "pci-stub", "pciback", "xen-pciback", "nvgrace-gpu-vfio-pci"}
 
 
 def _bound(name: str) -> Verdict:
     if name == "nvidia":
         return good("The nvidia driver holds the GPU", observed=name, expected="nvidia")
-    if name == "vfio-pci":
+    if name in _FOR_GUESTS:
         return info("The GPU is set aside for a virtual machine", observed=name)
     if not name:
         return issue(
@@ -51,8 +58,8 @@ def _bound(name: str) -> Verdict:
         observed=name,
         expected="nvidia",
         needs=Needs.REBOOT,
-        remedy="Blacklist nouveau and nova_core in /etc/modprobe.d, rebuild the initramfs "
-        "(`update-initramfs -u`) and reboot.",
+        remedy="Blacklist nouveau, nova_core and nova_drm in /etc/modprobe.d, rebuild the "
+        "initramfs (`update-initramfs -u`) and reboot; undo: remove the file and rebuild.",
     )
 
 

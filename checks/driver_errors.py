@@ -26,7 +26,8 @@ RECOVERIES = (
 RECOVERY_STEPS = {
     Needs.REBOOT: "reboot the host.",
     Needs.GPU_IDLE: "stop what uses peer-to-peer on the GPU.",
-    Needs.GPU_RESET: "stop what uses the GPU, then `nvidia-smi -r -i N`.",
+    Needs.GPU_RESET: "stop what uses the GPU, then `nvidia-smi -r -i N` (GPUs that NVLink joins "
+    "may reset only together: `nvidia-smi -r`, with all of them idle).",
 }
 
 
@@ -41,13 +42,31 @@ RECOVERY_STEPS = {
 )
 def ecc_errors(gpus: Gpus) -> list[Verdict]:
     """Judge the error counters of each GPU."""
-    return each(gpus, lambda gpu: _ecc(gpu.ecc_counts))
+    return each(gpus, lambda gpu: _recovered(gpu) or _ecc(gpu.ecc_counts))
+
+
+def _recovered(gpu: Gpu) -> Verdict | None:
+    """Return that the memory repaired itself: errors of DRAM only, their rows remapped and done."""
+    ecc, rows = gpu.ecc_counts, gpu.remapping
+    if isinstance(rows, Unknown) or not _positive(ecc.volatile_uncorrected):
+        return None
+    settled = rows.pending is False and rows.failed is False and _positive(rows.uncorrected)
+    if not settled or ecc.volatile_sram_uncorrected != 0 or ecc.sram_threshold_exceeded is True:
+        return None
+    return info(
+        "Uncorrectable memory errors, whose rows were remapped: the board recovered",
+        observed=_counts(ecc),
+        why="The work that met the error was ended. The row is replaced, nothing is pending and no "
+        "remap failed (see mem-row-remap): nothing to do but to watch whether the count rises.",
+    )
 
 
 def _ecc(ecc: EccCounts) -> Verdict:
     if ecc.sram_threshold_exceeded is True or _positive(ecc.volatile_uncorrected):
         return issue(
-            "Uncorrectable memory errors since the driver was loaded, or too many over time",
+            "Uncorrectable memory errors since the driver was loaded"
+            if _positive(ecc.volatile_uncorrected)
+            else "More uncorrectable SRAM errors over time than the board's threshold",
             Class.FW,
             Impact.HIGH,
             observed=_counts(ecc),

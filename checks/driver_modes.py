@@ -4,6 +4,7 @@ from gpudoctor.checks.per_gpu import Gpus, each, unread
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
 from gpudoctor.model import Class, Impact, Needs, Unknown, Verdict, check, good, info, issue
 from gpudoctor.probes.gpu import GPUS
+from gpudoctor.probes.uptime import UPTIME
 from gpudoctor.tables.gpu_limits import limit
 
 
@@ -11,21 +12,29 @@ from gpudoctor.tables.gpu_limits import limit
     "drv-persistence-mode",
     "Persistence mode",
     reads=(GPUS,),
+    optional=(UPTIME,),
     why="Without it the driver tears a GPU down when its last user exits: seconds at the next "
     "start, and clock and power settings are lost. A running server is not slowed.",
     source="NVIDIA driver persistence documentation; nvidia-smi manual",
     scope="gpu",
 )
-def persistence_mode(gpus: Gpus) -> list[Verdict]:
+def persistence_mode(gpus: Gpus, uptime: float | Unknown) -> list[Verdict]:
     """Judge persistence mode; it matters less while somebody holds the GPU."""
-    return each(gpus, _persistence)
+    early = not isinstance(uptime, Unknown) and uptime < limit("drv-persistence-mode", "boot_s")
+    return each(gpus, lambda gpu: _persistence(gpu, early))
 
 
-def _persistence(gpu: Gpu) -> Verdict:
+def _persistence(gpu: Gpu, early: bool) -> Verdict:
     if isinstance(gpu.persistence, Unknown):
         return unread("persistence mode", gpu.persistence)
     if gpu.persistence:
         return good("Persistence mode is on", observed="Enabled", expected="Enabled")
+    if early:
+        return info(
+            "Persistence mode is off, right after boot",
+            observed="Disabled",
+            why="nvidia-persistenced may still be starting: read it again in some minutes.",
+        )
     used = gpu.memory.used
     most = limit("drv-persistence-mode", "held_mib")
     held = gpu.computing > 0 or (isinstance(used, int) and used >= most)
@@ -36,7 +45,7 @@ def _persistence(gpu: Gpu) -> Verdict:
         observed="Disabled",
         expected="Enabled",
         remedy="`systemctl start nvidia-persistenced`, or `nvidia-smi -pm 1` where the daemon is "
-        "not installed.",
+        "not installed (lost at reboot; undo: `systemctl stop nvidia-persistenced`, `-pm 0`).",
     )
 
 
@@ -54,6 +63,10 @@ def compute_mode(gpus: Gpus) -> list[Verdict]:
     return each(gpus, _compute_mode)
 
 
+# nvidia-smi's own numbers.
+_MODES = {"Prohibited": "2", "Exclusive_Process": "3"}
+
+
 def _compute_mode(gpu: Gpu) -> Verdict:
     mode = gpu.compute_mode
     if isinstance(mode, Unknown):
@@ -68,7 +81,7 @@ def _compute_mode(gpu: Gpu) -> Verdict:
         Impact.HIGH if mode == "Prohibited" else Impact.LOW,
         observed=mode,
         expected="Default",
-        remedy="`nvidia-smi -i N -c 0`",
+        remedy=f"`nvidia-smi -i N -c 0`; undo: `nvidia-smi -i N -c {_MODES.get(mode, 'MODE')}`.",
     )
 
 
@@ -102,14 +115,19 @@ def _mig(gpu: Gpu) -> Verdict:
             observed=f"{seen}, {gpu.mig_instances} instance(s)",
             why="Somebody made these instances; they may be in use. No P2P between GPUs here.",
         )
+    if now == "Enabled" and pending == now:
+        summary = "MIG is on, and no instance is in place"
+    else:
+        summary = f"MIG is {now.lower()} and will be {pending.lower()} after the next reset"
     return issue(
-        "MIG is on without instances, or about to change",
+        summary,
         Class.P0,
         Impact.HIGH if now == "Enabled" else Impact.LOW,
         observed=seen,
         expected="Disabled",
         needs=Needs.GPU_RESET,
-        remedy="With the GPU idle: `nvidia-smi -i N -mig 0`, then `nvidia-smi -r -i N`.",
+        remedy="If nobody wants MIG, with the GPU idle: `nvidia-smi -i N -mig 0`, then "
+        "`nvidia-smi -r -i N`; undo: the same with `-mig 1`.",
     )
 
 
@@ -139,8 +157,8 @@ def _ecc(gpu: Gpu) -> Verdict:
             observed=f"{now}, {then} pending",
             expected="Enabled",
             needs=Needs.GPU_RESET,
-            remedy="Reset the GPU when idle (`nvidia-smi -r -i N`), or take the change back "
-            "(`nvidia-smi -i N -e 1`).",
+            remedy="Reset the GPU when idle (`nvidia-smi -r -i N`) for it to take effect, or take "
+            f"it back (`nvidia-smi -i N -e {int(now == 'Enabled')}`).",
         )
     if now == "Enabled":
         return good("ECC is on", observed=now, expected="Enabled")

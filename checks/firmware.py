@@ -6,6 +6,7 @@ The setup menu itself cannot be read. Address space and BARs are in firmware_bar
 from gpudoctor.checks.firmware_bars import above_4g, rebar_bar1
 from gpudoctor.checks.firmware_host import cppc, kernel_lockdown, nps, smt
 from gpudoctor.formats.cmdline import Cmdline
+from gpudoctor.formats.cpuinfo import Cpu
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
 from gpudoctor.formats.pci_sysfs import AerCounts
 from gpudoctor.model import (
@@ -22,9 +23,11 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
     unknown,
 )
+from gpudoctor.probes.cpu import CPU
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.probes.gpu_paths import GPU_GROUPS, GPU_PATHS, GpuPath, IommuGroup
 from gpudoctor.probes.kernel import KERNEL_LOG_READ, KERNEL_PARAMETERS, KernelLog
@@ -36,36 +39,28 @@ Groups = dict[str, IommuGroup | None]
 _OTHER_DRIVERS = {"vfio-pci", "nova_core", "nova-core", "NovaCore", "nouveau", "xen-pciback"}
 
 
-def _iommus(evidence: Evidence) -> bool | Unknown:
-    """Return whether the kernel runs any IOMMU."""
-    problem = evidence.problem
-    if problem and problem.reason is not Reason.NOT_PRESENT:
-        return problem
-    return any(isinstance(line, bytes) for line in evidence.files.values())
-
-
+# Whether the kernel runs any IOMMU.
 IOMMUS: Reader[bool] = Reader(
-    "iommus", (Listing("iommu-class", ("/sys/class/iommu/*",)),), _iommus, tolerant=True
+    "iommus", (Listing("iommu-class", ("/sys/class/iommu/*",)),), Evidence.present, tolerant=True
 )
-
-
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
 
 
 @check(
     "uefi-iommu-mode",
     "IOMMU mode of each GPU",
     reads=(GPU_GROUPS,),
-    optional=(IOMMUS,),
+    optional=(IOMMUS, CPU),
     why="Translated DMA adds lookups, and on some platforms slows or breaks traffic between GPUs; "
     "host copies suffer little. The group's type tells the truth, the command line only asks. "
     "`amd_iommu=pt` is no option; `iommu=pt` is.",
     source="kernel.org Documentation/ABI/testing/sysfs-kernel-iommu_groups; kernel-parameters.txt",
     scope="gpu",
 )
-def iommu_mode(groups: Groups, iommus: bool | Unknown) -> list[Verdict]:
+def iommu_mode(groups: Groups, iommus: bool | Unknown, cpu: Cpu | Unknown) -> list[Verdict]:
     """Judge each GPU's domain type."""
+    if isinstance(cpu, Cpu) and cpu.is_virtual and not any(groups.values()):
+        seen = "no IOMMU group in the guest"
+        return per_target((bdf, info("The hypervisor's IOMMU rules here", seen)) for bdf in groups)
     kinds = {g.kind for g in groups.values() if g and isinstance(g.kind, str)}
     mixed = len(kinds - {"unmanaged", "blocked"}) > 1
     return per_target(
@@ -77,14 +72,14 @@ def _mode(group: IommuGroup | None, iommus: bool | Unknown, gpus: int, mixed: bo
     if group is None:
         return _no_group(iommus)
     if isinstance(group.kind, Unknown):
-        return _not_read(group.kind)
+        return not_read(group.kind)
     kind = group.kind.strip()
     if kind in {"unmanaged", "blocked"}:
         return info("The GPU is handed to a guest or a user driver (VFIO)", observed=kind)
-    if kind == "identity" and not mixed:
+    if kind == "identity":
         return good("The IOMMU passes the GPU's DMA through", "identity", "identity")
-    if kind == "identity" or gpus < 2:
-        return info("The IOMMU mode matters little here", observed=kind, expected="identity")
+    if gpus < 2:
+        return info("One GPU: translated DMA matters little", observed=kind, expected="identity")
     return issue(
         "The IOMMU modes of the GPUs differ" if mixed else "The IOMMU translates the GPUs' DMA",
         Class.P1,
@@ -100,7 +95,7 @@ def _mode(group: IommuGroup | None, iommus: bool | Unknown, gpus: int, mixed: bo
 
 def _no_group(iommus: bool | Unknown) -> Verdict:
     if isinstance(iommus, Unknown):
-        return _not_read(iommus)
+        return not_read(iommus)
     if iommus:
         return info("No IOMMU covers the GPU, though the host has one", observed="no IOMMU group")
     return good(
@@ -158,7 +153,7 @@ def aer_enabled(
 ) -> list[Verdict]:
     """Judge whether the kernel counts errors at both ends, and else why not."""
     if isinstance(paths, Unknown) and paths.reason is not Reason.NOT_IN_RECORDING:
-        return [unknown(paths.reason, paths.detail)]
+        return [not_read(paths)]
     if isinstance(cmdline, Cmdline) and "noaer" in cmdline.options("pci"):
         return [
             issue(
@@ -172,7 +167,7 @@ def aer_enabled(
             )
         ]
     if isinstance(paths, Unknown):
-        return [unknown(paths.reason, paths.detail)]
+        return [not_read(paths)]
     lines = () if isinstance(log, Unknown) else log.matching(r"_OSC: platform does not support")
     firmware_first = any("AER" in line for line in lines)
     return per_target((path.bdf, _reporting(path, firmware_first)) for path in paths)
@@ -220,7 +215,7 @@ def _vfs(path: GpuPath) -> Verdict:
     if isinstance(vfs, Unknown) and vfs.reason is Reason.NOT_PRESENT and _was_read(path):
         return info("The GPU has no virtual functions", observed="no sriov_numvfs")
     if isinstance(vfs, Unknown):
-        return _not_read(vfs)
+        return not_read(vfs)
     seen = f"{vfs[0]} of {vfs[1]}"
     if vfs[0] == 0:
         return info("No virtual functions are enabled", observed=seen)
@@ -251,6 +246,9 @@ def gpu_count(paths: tuple[GpuPath, ...], gpus: tuple[Gpu, ...] | Unknown) -> Ve
         return _lost(gone, "The PCI bus reads all ones: off the bus, or powered down")
     away = {p.bdf: p.gpu.driver for p in paths if p.gpu.driver in _OTHER_DRIVERS}
     named = "".join(f"; {bdf} is bound to {driver}" for bdf, driver in away.items())
+    bound = [p.bdf for p in paths if p.gpu.driver == "nvidia"]
+    if isinstance(gpus, Unknown) and bound and "No devices were found" in gpus.detail:
+        return _lost(bound, f"{len(paths)} on the bus{named}; nvidia-smi: No devices were found")
     if isinstance(gpus, Unknown):
         return unknown(gpus.reason, gpus.detail, observed=f"{len(paths)} on the bus{named}")
     served = {gpu.bdf for gpu in gpus}
@@ -269,6 +267,7 @@ def _lost(bdfs: list[str], seen: str) -> Verdict:
         observed=seen,
         expected="every GPU listed by nvidia-smi",
         targets=tuple(bdfs),
-        remedy="Look for Xid 79 or `RmInitAdapter failed` in the kernel log; a reset, a reboot or "
-        "a power cycle brings a lost GPU back, seating and power keep it.",
+        remedy="Look in the kernel log: after Xid 79 a reset, a reboot or a power cycle brings a "
+        "lost GPU back, seating and power keep it; `RmInitAdapter failed` asks for Above 4G "
+        "Decoding and Re-Size BAR in the firmware, or (Blackwell) for the open kernel module.",
     )

@@ -3,7 +3,7 @@
 import re
 
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
-from gpudoctor.formats.pci import Region, ResizableBar, bytes_text
+from gpudoctor.formats.pci import NO_REGISTER, Region, ResizableBar, bytes_text
 from gpudoctor.model import (
     Class,
     Impact,
@@ -15,6 +15,7 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
     unknown,
 )
@@ -43,7 +44,7 @@ def rebar_bar1(
     """Judge BAR1 against the memory, against what the card offers, and against its equals."""
     if isinstance(paths, Unknown):
         if isinstance(gpus, Unknown):
-            return [unknown(paths.reason, paths.detail)]
+            return [not_read(paths)]
         return per_target((gpu.bdf, _reported(gpu)) for gpu in gpus)
     known = {} if isinstance(gpus, Unknown) else {gpu.bdf: gpu for gpu in gpus}
     why = gpus if isinstance(gpus, Unknown) else None
@@ -59,7 +60,7 @@ def _bar1(
     if region is None or not region.size:
         regions = path.gpu.regions
         if isinstance(regions, Unknown):
-            return unknown(regions.reason, regions.detail)
+            return not_read(regions)
         return unknown(Reason.NOT_PRESENT, "the GPU's BAR1 has no size here")
     memory = gpu.memory.total if gpu else why or Unknown(Reason.NOT_PRESENT, "no memory size")
     largest = _largest(path, region)
@@ -92,7 +93,7 @@ def _reported(gpu: Gpu) -> Verdict:
     if isinstance(bar1, Unknown) or isinstance(memory, Unknown):
         why = bar1 if isinstance(bar1, Unknown) else memory
         assert isinstance(why, Unknown)
-        return unknown(why.reason, why.detail)
+        return not_read(why)
     seen = f"BAR1 {bar1} MiB, memory {memory} MiB"
     if bar1 >= memory:
         return good("BAR1 covers the GPU's memory", seen, f">= {memory} MiB")
@@ -105,10 +106,7 @@ def _sliced(gpu: Gpu) -> bool:
 
 def _fixed(path: GpuPath) -> bool:
     """Return whether the card's capabilities were read and hold no Resizable BAR."""
-    registers = path.gpu.registers
-    rebar = registers.rebar
-    read = not isinstance(registers.dev_ctl, Unknown)
-    return read and isinstance(rebar, Unknown) and rebar.reason is Reason.NOT_PRESENT
+    return path.gpu.registers.rebar == NO_REGISTER
 
 
 def _largest(path: GpuPath, region: Region) -> int:

@@ -8,7 +8,6 @@ from gpudoctor.model import (
     Impact,
     Listing,
     Reader,
-    Reason,
     Unknown,
     Verdict,
     check,
@@ -30,15 +29,8 @@ SMT_CONTROL: Reader[str] = Reader(
 )
 
 
-def _cppc(evidence: Evidence) -> bool | Unknown:
-    problem = evidence.problem
-    if problem and problem.reason is not Reason.NOT_PRESENT:
-        return problem
-    return any(isinstance(line, bytes) for line in evidence.files.values())
-
-
 CPPC_FILES: Reader[bool] = Reader(
-    "acpi-cppc", (Listing("acpi-cppc", (_CPPC,)),), _cppc, tolerant=True
+    "acpi-cppc", (Listing("acpi-cppc", (_CPPC,)),), Evidence.present, tolerant=True
 )
 
 
@@ -61,15 +53,15 @@ def nps(nodes: int, sockets: int, cpu: Cpu | Unknown) -> Verdict:
         return good("One NUMA node a socket", seen, "one node a socket (NPS1)")
     more = nodes > sockets
     return issue(
-        "The firmware appears to split sockets (NPS2/4 or L3 as NUMA)"
+        "The firmware appears to split sockets (NPS2/4, L3 as NUMA, or Intel's SNC)"
         if more
         else "The firmware appears to interleave the sockets' memory (NPS0, node interleaving)",
         Class.FW,
         Impact.LOW if more else Impact.MEDIUM,
         observed=seen,
         expected="one node a socket (NPS1)",
-        remedy="Firmware: NUMA nodes per socket NPS1, `ACPI SRAT L3 cache as NUMA domain` off, "
-        "node interleaving off.",
+        remedy="Firmware: NUMA nodes per socket NPS1, `ACPI SRAT L3 cache as NUMA domain` off "
+        "(Intel: sub-NUMA clustering off), node interleaving off.",
     )
 
 
@@ -95,8 +87,13 @@ def smt(control: str) -> Verdict:
 )
 def cppc(cpu: Cpu, present: bool, log: KernelLog | Unknown) -> Verdict:
     """Judge AMD hosts by CPU flag, sysfs directory and the kernel's own complaint."""
-    if not cpu.is_amd or cpu.is_virtual:
-        return info("Only AMD hosts need it", observed=f"{cpu.name or cpu.vendor or 'not AMD'}")
+    name = cpu.name or cpu.vendor or "unnamed"
+    if not cpu.is_amd:
+        return info("Only AMD hosts need it", observed=name)
+    if cpu.is_virtual:
+        return info("A virtual machine's CPU frequency is the hypervisor's choice", observed=name)
+    if cpu.family < 23 or (cpu.family == 23 and cpu.model < 0x30):
+        return info("This CPU is older than CPPC", observed=cpu.name)
     lines = () if isinstance(log, Unknown) else log.matching("CPPC feature is supported but")
     flag = "cppc" in cpu.flags
     seen = f"CPU flag {'yes' if flag else 'no'}, acpi_cppc {'yes' if present else 'no'}"

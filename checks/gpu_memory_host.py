@@ -170,7 +170,10 @@ def _sized(shm: Shm, gpus: int) -> Verdict:
         observed=seen,
         expected=f"{enough:.0f} MiB or more",
         needs=Needs.CONTAINER_RESTART if inside else Needs.NOTHING,
-        remedy="Start the container with `--shm-size=16g` or `--ipc=host`."
+        remedy="Docker: start the container with `--shm-size=16g` or `--ipc=host`. LXC: live, "
+        "inside it, `mount -o remount,size=16g /dev/shm`; lasting, `tmpfs /dev/shm tmpfs size=16g "
+        "0 0` in its /etc/fstab."
         if inside
-        else "`mount -o remount,size=50% /dev/shm`",
+        else "`mount -o remount,size=50% /dev/shm`; undo: the same with "
+        f"size={shm.size}m, while no more is in use.",
     )

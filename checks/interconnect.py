@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from gpudoctor.checks.nccl import (
+from gpudoctor.checks.interconnect_hazards import acs_redirect, p2p_hang_risk
+from gpudoctor.checks.interconnect_nccl import (
     custom_allreduce,
     nccl_env,
     nccl_version,
     p2p_level,
 )
-from gpudoctor.checks.nccl_hazards import acs_redirect, p2p_hang_risk
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
 from gpudoctor.formats.topo import Topology
 from gpudoctor.formats.version import series
@@ -108,6 +108,8 @@ def nvlink(
     if classes == {"fabric"} and len(topology.gpus) > 1 and len(linked) < len(topology.gpus):
         if not isinstance(gpus, Unknown) and any(g.mig.current == "Enabled" for g in gpus):
             return info("MIG is enabled: no NVLink between slices", observed)
+        if not isinstance(gpus, Unknown) and any(_in_guest(g) for g in gpus):
+            return info("A virtual machine without the GPUs' NVLink", observed, why=_GUEST)
         return issue(
             "GPUs with NVLink on board have no NVLink to any peer",
             Class.FW,
@@ -122,6 +124,13 @@ def nvlink(
     return info(
         "No NVLink between GPUs (it takes a bridge here, or the product is not known)", observed
     )
+
+
+_GUEST = "The hypervisor decides which links a guest gets; GPUs may be passed through without them."
+
+
+def _in_guest(gpu: Gpu) -> bool:
+    return gpu.virtualization in {"Pass-Through", "VGPU", "vGPU"}
 
 
 @check(
@@ -140,16 +149,22 @@ def nvswitch(functions: dict[str, PciFunction]) -> list[Verdict]:
         found.append(
             non_issue(
                 "An ASPEED BMC's graphics is on the bus: unrelated to NVIDIA interconnects",
-                ", ".join(f"{f.bdf} {f.ids}" for f in bmc),
+                ", ".join(f"{f.bdf} {f.label}" for f in bmc),
                 targets=tuple(f.bdf for f in bmc),
                 why="It is the VGA of the server's remote management (AST2500 or AST2600), behind "
                 "its own 1a03:1150 bridge; it is no NVSwitch.",
             )
         )
     if switches:
-        observed = ", ".join(f"{f.bdf} {f.ids}" for f in switches)
+        observed = ", ".join(f"{f.bdf} {f.label}" for f in switches)
         found.append(info(f"{len(switches)} NVSwitch function(s) on the bus", observed))
     return found or [info("No NVSwitch on the PCI bus")]
+
+
+_GF = (
+    "NVIDIA's driver withholds PCIe peer-to-peer from most GeForce cards by policy, whatever the "
+    "board and the firmware: engines then go through host memory."
+)
 
 
 @check(
@@ -168,6 +183,10 @@ def p2p_capability(states: dict[tuple[str, str], str], gpus: tuple[Gpu, ...] | U
     observed = ", ".join(f"{state} \u00d7{n}" for state, n in counted.most_common())
     if not states:
         return info("One GPU: there is no pair")
+    known = () if isinstance(gpus, Unknown) else gpus
+    geforce = bool(known) and all("GeForce" in str(gpu.name) for gpu in known)
+    if geforce and counted.keys() & {"CNS", "TNS", "GNS", "NS"}:
+        return non_issue("The driver gives these GeForce cards no peer-to-peer", observed, why=_GF)
     if counted.keys() & {"CNS", "TNS"}:
         return issue(
             "The platform refuses peer-to-peer between some GPUs",
@@ -189,10 +208,6 @@ def p2p_capability(states: dict[tuple[str, str], str], gpus: tuple[Gpu, ...] | U
             remedy="Remove the P2P override from NVreg_RegistryDwords and reload the module.",
         )
     if counted.keys() & {"GNS", "NS"}:
-        known = () if isinstance(gpus, Unknown) else gpus
-        if known and all("GeForce" in str(gpu.name) for gpu in known):
-            why = "NVIDIA's driver refuses peer-to-peer on GeForce cards of this line by policy."
-            return non_issue("GeForce cards have no peer-to-peer by policy", observed, why=why)
         return info("The driver says that these GPUs do not support peer-to-peer", observed)
     if counted.keys() == {"OK"}:
         return good("The driver permits peer-to-peer between all GPUs", observed, "OK")
@@ -266,7 +281,7 @@ def _dmabuf(module: NvidiaModule | Unknown, release: str | Unknown) -> bool | Un
 def rdma_nics(ports: tuple[RdmaPort, ...]) -> Verdict:
     """List the ports."""
     if not ports:
-        return info("No RDMA network card: a single-node host")
+        return info("No RDMA network card")
     active = sum(port.active for port in ports)
     observed = "; ".join(
         f"{p.device} port {p.port}: {p.state} {p.layer} {p.rate}" if p.port else p.device

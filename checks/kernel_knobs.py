@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
-from gpudoctor.checks.kernel_cpu import boost, cstate_exit, dma_latency, governor, preference
-from gpudoctor.checks.kernel_memory import (
+from gpudoctor.checks.kernel_knobs_cpu import boost, cstate_exit, dma_latency, governor, preference
+from gpudoctor.checks.kernel_knobs_memory import (
     dirty,
-    ksm,
     max_map_count,
     overcommit,
     swappiness,
-    thp_defrag,
-    thp_enabled,
     zone_reclaim,
 )
-from gpudoctor.checks.kernel_sched import autogroup, isolation, mitigations, timer_migration
+from gpudoctor.checks.kernel_knobs_pages import ksm, thp_defrag, thp_enabled
+from gpudoctor.checks.kernel_knobs_sched import autogroup, isolation, mitigations, timer_migration
 from gpudoctor.model import (
     Class,
     Evidence,
@@ -72,7 +70,8 @@ NUMA_BALANCING = number_in("numa-balancing", "/proc/sys/kernel/numa_balancing")
     why="The kernel unmaps host pages to sample who uses them: minor faults and migrations in the "
     "loading and streaming paths (stalls of 16-31 ms were seen). A running decode loop gains "
     "little: GPU memory and pinned pages are never migrated.",
-    source="kernel.org admin-guide/sysctl/kernel.rst (numa_balancing); tuned network-latency",
+    source="kernel.org admin-guide/sysctl/kernel.rst (numa_balancing); tuned network-latency; "
+    "deepseek-ai/DeepEP issue 624",
 )
 def numa_balancing(mode: int, nodes: int) -> Verdict:
     """Judge the bit mask: 1 normal, 2 memory tiering."""
@@ -115,7 +114,8 @@ def nmi_watchdog(value: int) -> Verdict:
         Impact.LOW,
         str(value),
         "0",
-        remedy="sysctl -w kernel.nmi_watchdog=0 (hard lock-ups are then no longer detected).",
+        remedy="`sysctl -w kernel.nmi_watchdog=0` (hard lock-ups are then no longer detected); "
+        f"undo: `sysctl -w kernel.nmi_watchdog={value}`.",
     )
 
 
@@ -153,7 +153,8 @@ def migration_cost(cost: int) -> Verdict:
         Impact.LOW,
         f"{cost} ns",
         "500000 ns or more",
-        remedy=f"echo 500000 > {_COST}",
+        remedy=f"`echo 500000 > {_COST}` (before 5.13: `sysctl -w "
+        f"kernel.sched_migration_cost_ns=500000`); undo: the same with {cost}.",
     )
 
 
@@ -199,7 +200,7 @@ def clocksource(clocks: tuple[str, Sequence[str]], log: KernelLog | Unknown) -> 
         Impact.MEDIUM,
         f"{current}; available: {' '.join(available) or 'not shown'}",
         "tsc",
-        remedy=f"echo tsc > {_CLOCK}/current_clocksource"
+        remedy=f"`echo tsc > {_CLOCK}/current_clocksource`; undo: the same with {current}."
         if runtime
         else "The kernel does not trust the TSC here (see the kernel log): look for a firmware "
         "update; forcing clocksource=tsc risks a wrong clock.",

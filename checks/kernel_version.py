@@ -2,7 +2,7 @@
 
 import re
 
-from gpudoctor.checks.kernel_fit import cpufreq_driver, pve_series, zen5
+from gpudoctor.checks.kernel_version_fit import cpufreq_driver, pve_series, zen5
 from gpudoctor.formats.apt_policy import Policy
 from gpudoctor.formats.version import compare, flavour, series, version_key
 from gpudoctor.model import (
@@ -91,7 +91,8 @@ def series_latest(release: str, offers: Offers) -> Verdict:
         chosen.candidate,
         needs=Needs.REBOOT,
         remedy=f"apt install {chosen.name}, see that the NVIDIA module is built for it, and reboot "
-        "(on Proxmox: proxmox-boot-tool kernel pin VERSION --next-boot for a trial).",
+        "(on Proxmox: proxmox-boot-tool kernel pin VERSION --next-boot for a trial). Undo: boot "
+        "the old kernel, which stays installed.",
     )
 
 
@@ -116,8 +117,8 @@ _REQUIRED = "/run/reboot-required"
 
 def _required(evidence: Evidence) -> tuple[str, ...] | Unknown:
     """Return the packages that asked for a reboot; ("",) where none is named."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     texts = evidence.texts()
     if _REQUIRED not in texts:
         return ()
@@ -174,7 +175,7 @@ def reboot_pending(
 NVIDIA_LOADED: Reader[bool] = Reader(
     "nvidia-loaded",
     (Listing("nvidia-loaded", ("/sys/module/nvidia",)),),
-    lambda evidence: evidence.problem is None,
+    Evidence.present,
     tolerant=True,
 )
 
@@ -182,8 +183,8 @@ NVIDIA_LOADED: Reader[bool] = Reader(
 @check(
     "kver-gpu-driver-build",
     "NVIDIA module for the next kernel",
-    reads=(GPU_FUNCTIONS, KERNEL_RELEASE, INSTALLED_KERNELS, KERNELS_WITH_NVIDIA),
-    optional=(NVIDIA_LOADED, PINNED_KERNEL),
+    reads=(GPU_FUNCTIONS, KERNEL_RELEASE, INSTALLED_KERNELS, KERNELS_WITH_NVIDIA, NVIDIA_LOADED),
+    optional=(PINNED_KERNEL,),
     why="A kernel update without a module built for it loses the GPUs at the next reboot: the most "
     "common self-made outage on Proxmox. Drivers from a .run file have no DKMS entry.",
     source="dkms(8); docs.nvidia.com driver installation guide",
@@ -228,8 +229,8 @@ _BAD_MODULES = Listing(
 
 
 def _modules(evidence: Evidence) -> frozenset[str] | Unknown:
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     found = (path for path, line in evidence.files.items() if not isinstance(line, Unknown))
     return frozenset(path.rsplit("/", 1)[-1] for path in found)
 

@@ -3,7 +3,6 @@
 from gpudoctor.formats.pci_sysfs import AerCounts
 from gpudoctor.model import (
     Class,
-    Evidence,
     Files,
     Impact,
     Reader,
@@ -13,31 +12,20 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
-    unknown,
 )
 from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
 from gpudoctor.probes.kernel import NUMA_NODES
 from gpudoctor.probes.pci import DEVICES
 from gpudoctor.probes.pci_hop import Hop
+from gpudoctor.probes.uptime import UPTIME
 from gpudoctor.tables.pcie import pcie_table
 
 _POLICY = "/sys/module/pcie_aspm/parameters/policy"
 ASPM_POLICY: Reader[str] = Reader(
     "aspm-policy", (Files("aspm-policy", (_POLICY,)),), lambda evidence: evidence.get(_POLICY)
 )
-
-
-def _uptime(evidence: Evidence) -> float | Unknown:
-    text = evidence.get("/proc/uptime")
-    return text if isinstance(text, Unknown) else float(text.split()[0])
-
-
-UPTIME: Reader[float] = Reader("uptime-seconds", (Files("pci-uptime", ("/proc/uptime",)),), _uptime)
-
-
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
 
 
 @check(
@@ -72,7 +60,7 @@ def _saving(path: GpuPath) -> list[Hop]:
 
 def _aspm(path: GpuPath, policy: str, remedy: str) -> Verdict:
     if isinstance(path.gpu.aspm, Unknown):
-        return _not_read(path.gpu.aspm)
+        return not_read(path.gpu.aspm)
     saving = _saving(path)
     if not saving:
         return good("No link power saving on the GPU's path", observed=f"ASPM off{policy}")
@@ -90,10 +78,11 @@ def _aspm(path: GpuPath, policy: str, remedy: str) -> Verdict:
 
 
 def _aspm_off(bdfs: tuple[str, ...]) -> str:
-    each = "; ".join(f"`echo 0 > {DEVICES}/{bdf}/link/l1_aspm`" for bdf in bdfs)
     return (
-        f"{each} (and l0s_aspm where it is 1); undo: write 1 again. A missing file means that the "
-        "kernel has no control; `pcie_aspm=off` on the command line lasts over boots."
+        f"`echo 0 > {DEVICES}/BDF/link/l1_aspm` (and l0s_aspm where it is 1), for BDF "
+        f"{' '.join(bdfs)}; undo: write 1 again where it was 1. A missing file means that the "
+        "kernel has no control. `pcie_aspm.policy=performance` on the kernel command line lasts "
+        "over boots (`pcie_aspm=off` does not: it leaves what the firmware set)."
     )
 
 
@@ -116,7 +105,7 @@ def _errors(path: GpuPath, uptime: float | Unknown) -> Verdict:
     counts = {hop.bdf: hop.aer for hop in path.hops if isinstance(hop.aer, AerCounts)}
     if not counts:
         why = path.gpu.aer
-        return _not_read(why) if isinstance(why, Unknown) else good("No PCIe errors")
+        return not_read(why) if isinstance(why, Unknown) else good("No PCIe errors")
     seen = ", ".join(
         f"{bdf}: {c.correctable} correctable, {c.nonfatal} nonfatal, {c.fatal} fatal"
         for bdf, c in counts.items()
@@ -160,17 +149,21 @@ def _bad_link(summary: str, impact: Impact, seen: str) -> Verdict:
 )
 def numa_node(paths: tuple[GpuPath, ...], nodes: int) -> list[Verdict]:
     """Judge whether the firmware tells where each GPU is."""
-    return per_target((path.bdf, _node(path.gpu, nodes)) for path in paths)
+    return per_target((path.bdf, _node(path, nodes)) for path in paths)
 
 
-def _node(gpu: Hop, nodes: int) -> Verdict:
+def _node(path: GpuPath, nodes: int) -> Verdict:
+    gpu = path.gpu
     if isinstance(gpu.numa_node, Unknown):
-        return _not_read(gpu.numa_node)
+        return not_read(gpu.numa_node)
     cpus = "" if isinstance(gpu.cpulist, Unknown) else f", CPUs {gpu.cpulist}"
     if gpu.numa_node >= 0:
         return good("The firmware tells the GPU's NUMA node", f"node {gpu.numa_node}{cpus}")
     if nodes < 2:
         return good("One NUMA node: nothing to tell", observed=f"-1, {nodes} node")
+    if path.is_cut:
+        seen = f"-1 on {nodes} nodes"
+        return info("The hypervisor does not tell the GPU's NUMA node", observed=seen)
     return issue(
         "The firmware does not tell the GPU's NUMA node",
         Class.FW,

@@ -13,11 +13,13 @@ from gpudoctor.model import (
     info,
     issue,
     non_issue,
+    not_read,
     per_target,
     unknown,
 )
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
+from gpudoctor.probes.pci_hop import Hop
 
 _SYSFS = "kernel.org Documentation/ABI/testing/sysfs-bus-pci (current_link_*, max_link_*)"
 
@@ -37,10 +39,6 @@ def port_max(path: GpuPath) -> Link | None:
     return None if made_up else able
 
 
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
-
-
 @check(
     "pcie-link-width",
     "PCIe link width of each GPU",
@@ -58,9 +56,9 @@ def link_width(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _width(path: GpuPath) -> Verdict:
     now, top, port = path.gpu.link, path.gpu.link_max, port_max(path)
     if isinstance(now, Unknown):
-        return _not_read(now)
+        return not_read(now)
     if isinstance(top, Unknown):
-        return _not_read(top)
+        return not_read(top)
     ceiling = min(top.width, port.width) if port else top.width
     seen = f"x{now.width} of x{top.width}, port x{port.width if port else '?'}"
     if now.width < ceiling and port is None:
@@ -126,9 +124,9 @@ def link_gen(paths: tuple[GpuPath, ...], gpus: tuple[Gpu, ...] | Unknown) -> lis
 def _gen(path: GpuPath, gpu: Gpu | None) -> Verdict:
     now, top, port = path.gpu.link, path.gpu.link_max, port_max(path)
     if isinstance(now, Unknown):
-        return _not_read(now)
+        return not_read(now)
     if isinstance(top, Unknown):
-        return _not_read(top)
+        return not_read(top)
     reported = gpu.link.gen if gpu and isinstance(gpu.link.gen, int) else 0
     current = max(now.gen, reported)
     ceiling = min(top.gen, port.gen) if port else top.gen
@@ -225,9 +223,9 @@ def path_bottleneck(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _narrowest(path: GpuPath, paths: tuple[GpuPath, ...]) -> Verdict:
     now, top, port = path.gpu.link, path.gpu.link_max, port_max(path)
     if isinstance(now, Unknown):
-        return _not_read(now)
+        return not_read(now)
     if isinstance(top, Unknown):
-        return _not_read(top)
+        return not_read(top)
     want = Link(min(top.gen, port.gen) if port else top.gen, now.width)
     if not path.bridges:
         return unknown(
@@ -241,7 +239,15 @@ def _narrowest(path: GpuPath, paths: tuple[GpuPath, ...]) -> Verdict:
     if not links:
         return good("Nothing between the GPU and its root port", observed=str(want))
     seen = ", ".join(f"{bdf} {link}" for bdf, link in links.items())
-    if any(link.rate < want.rate for link in links.values()):
+    slow = {hop.bdf: hop for hop in path.bridges[:-1] if _below(hop, want) and hop.bdf in links}
+    if slow and now.gen < want.gen and not any(_narrow(hop, want) for hop in slow.values()):
+        return unknown(
+            Reason.NEEDS_LOAD,
+            "a link above the GPU is at a lower generation while the GPU's own idles: read it "
+            "again under load",
+            observed=seen,
+        )
+    if slow:
         return issue(
             "A link above the GPU is slower than the GPU's own",
             Class.FW,
@@ -260,6 +266,17 @@ def _narrowest(path: GpuPath, paths: tuple[GpuPath, ...]) -> Verdict:
             "the same switch does not use the uplink.",
         )
     return good("Every link up to the root port carries the GPU's own", observed=seen)
+
+
+def _below(hop: Hop, want: Link) -> bool:
+    return isinstance(hop.link, Link) and hop.link.rate < want.rate
+
+
+def _narrow(hop: Hop, want: Link) -> bool:
+    """Return whether a link could not carry it at its highest generation either."""
+    if not isinstance(hop.link, Link) or not isinstance(hop.link_max, Link):
+        return True
+    return Link(hop.link_max.gen, hop.link.width).rate < want.rate
 
 
 def _under(bdf: str, path: GpuPath) -> bool:

@@ -13,17 +13,12 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
-    unknown,
 )
 from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PCI_FUNCTIONS, PciFunction
 from gpudoctor.tables.pcie import pcie_table
-
-
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
-
 
 _Aspect = Callable[[GpuPath], str | None]
 
@@ -70,7 +65,7 @@ def consistency(paths: tuple[GpuPath, ...]) -> list[Verdict]:
     known = [path for path in paths if any(aspect(path) for aspect, _ in _ASPECTS)]
     if not known:
         why = paths[0].gpu.registers.dev_ctl
-        return [_not_read(why) if isinstance(why, Unknown) else good("Nothing differs")]
+        return [not_read(why) if isinstance(why, Unknown) else good("Nothing differs")]
     odd = [(path.bdf, verdict) for path in known for verdict in _odd(path, known)]
     if odd:
         return per_target(odd)
@@ -104,8 +99,8 @@ def _odd(path: GpuPath, known: list[GpuPath]) -> list[Verdict]:
             Impact.LOW,
             observed="; ".join(words),
             expected="the same on GPUs of one model",
-            remedy="Reboot to let the firmware set all alike, or set the register that differs; "
-            "lanes: check seating and slot.",
+            remedy="Reboot to let the firmware set all alike; live, only the read request size is "
+            "safe to set (pcie-max-read-req). Lanes: check seating and slot.",
         )
         for cls, words in found.items()
     ]
@@ -122,10 +117,10 @@ def _odd(path: GpuPath, known: list[GpuPath]) -> list[Verdict]:
 def device_identity(_gpus: tuple[PciFunction, ...], functions: dict[str, PciFunction]) -> Verdict:
     """Name every display controller that is no NVIDIA GPU, every NVSwitch and the GPU's bridges."""
     named = [f for f in functions.values() if _is_display(f) or _is_nvswitch(f)]
-    words = [f"{f.bdf} {f.ids} {_name(f, functions)}" for f in named]
+    words = [f"{f.bdf} {f.label}: {_name(f, functions)}" for f in named]
     return info(
-        "Every display controller and NVSwitch is known by its ids",
-        observed="; ".join(words) or "none besides the GPUs",
+        "Display controllers and NVSwitches besides the GPUs, by their ids",
+        observed="; ".join(words) or "none",
         targets=tuple(f.bdf for f in named),
     )
 
@@ -141,9 +136,10 @@ def _is_nvswitch(function: PciFunction) -> bool:
 def _name(function: PciFunction, functions: dict[str, PciFunction]) -> str:
     if _is_nvswitch(function):
         return "NVIDIA NVSwitch"
-    name = pcie_table().displays.get(function.vendor, "display controller of another vendor")
+    other = "display controller" + (" of another vendor" if function.vendor else "")
+    name = pcie_table().displays.get(function.vendor, other)
     above = functions.get(function.path[-1]) if function.path else None
     if above is None:
         return name
     bridge = pcie_table().bridges.get(above.vendor, "bridge")
-    return f"{name}, behind {above.bdf} {above.ids} ({bridge})"
+    return f"{name}, behind {above.bdf} {above.label} ({bridge})"

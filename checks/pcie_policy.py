@@ -13,8 +13,8 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
-    unknown,
 )
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
@@ -43,7 +43,7 @@ def _sleep(path: GpuPath) -> Verdict:
     if not known:
         why = path.port.power_control if path.port else path.gpu.power_control
         if isinstance(why, Unknown):
-            return unknown(why.reason, why.detail)
+            return not_read(why)
         return info("No port is visible above the GPU", observed=f"GPU {why}")
     seen = ", ".join(f"{bdf} {control}/{status}" for bdf, (control, status) in known.items())
     asleep = [bdf for bdf, state in known.items() if state == ("auto", "suspended")]
@@ -72,7 +72,7 @@ def _sleep(path: GpuPath) -> Verdict:
 def bus_policy(cmdline: Cmdline, gpus: tuple[PciFunction, ...] | Unknown) -> Verdict:
     """Judge the last pci=pcie_bus_* word of the command line, for hosts that may have a GPU."""
     if isinstance(gpus, Unknown) and gpus.reason is not Reason.NOT_IN_RECORDING:
-        return unknown(gpus.reason, gpus.detail)
+        return not_read(gpus)
     words = [word for word in cmdline.options("pci") if word.startswith("pcie_bus_")]
     last = words[-1] if words else ""
     if last == "pcie_bus_peer2peer":
@@ -107,7 +107,7 @@ def replays(gpus: tuple[Gpu, ...]) -> list[Verdict]:
 def _replays(gpu: Gpu) -> Verdict:
     count = gpu.link.replays
     if isinstance(count, Unknown):
-        return unknown(count.reason, count.detail)
+        return not_read(count)
     if count == 0:
         return good("No replays since the driver was loaded", "0", "0")
     return info("Replays since the driver was loaded; compare later", observed=str(count))
@@ -120,7 +120,7 @@ def _replays(gpu: Gpu) -> Verdict:
     why="Several virtual switches may share one chip, which nvidia-smi's topology cannot see. On "
     "Broadcom PEX890xx chips, writes between GPUs that cross root ports have collapsed from 37 to "
     "2.7 GB/s.",
-    source="PCI vendor ids (pciutils pci.ids)",
+    source="PCI vendor ids (pciutils pci.ids); community measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
 )
 def switch_map(paths: tuple[GpuPath, ...]) -> list[Verdict]:
@@ -131,7 +131,7 @@ def switch_map(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _switches(path: GpuPath) -> Verdict:
     names = pcie_table().bridges
     seen = ", ".join(
-        f"{hop.bdf} {hop.function.ids} {names.get(hop.function.vendor, 'bridge')}"
+        f"{hop.bdf} {hop.function.label}: {names.get(hop.function.vendor, 'bridge')}"
         for hop in path.bridges
     )
     return info("The bridges above the GPU, by vendor", observed=seen or "none visible")

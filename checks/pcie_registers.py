@@ -13,20 +13,16 @@ from gpudoctor.model import (
     info,
     issue,
     non_issue,
+    not_read,
     per_target,
-    unknown,
 )
-from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
+from gpudoctor.probes.gpu_paths import GPU_PATHS, GUEST, GpuPath
 from gpudoctor.probes.kernel import KERNEL_LOG_READ, KernelLog
 from gpudoctor.probes.lockdown import LOCKDOWN
 from gpudoctor.probes.pci_hop import Hop
 from gpudoctor.tables.pcie import pcie_table
 
 _HEADER = "pciutils lib/header.h (Device Control)"
-
-
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
 
 
 @check(
@@ -38,7 +34,8 @@ def _not_read(value: Unknown) -> Verdict:
     "there is no capability bit for it, and no public measurement shows a gain for GPUs above 512: "
     "a host of eight such GPUs copies at 85 % of Gen5 x16 with 512. It touches host-to-device "
     "copies only, not peer writes.",
-    source=f"{_HEADER}; pciutils setpci.man (value:mask); fwts maxreadreq",
+    source=f"{_HEADER}; pciutils setpci.man (value:mask); fwts maxreadreq; community "
+    "measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
 )
 def max_read_req(paths: tuple[GpuPath, ...], lockdown: str | Unknown) -> list[Verdict]:
@@ -56,7 +53,7 @@ def max_read_req(paths: tuple[GpuPath, ...], lockdown: str | Unknown) -> list[Ve
     for path in paths:
         ctl = path.gpu.registers.dev_ctl
         if isinstance(ctl, Unknown):
-            verdicts.append((path.bdf, _not_read(ctl)))
+            verdicts.append((path.bdf, not_read(ctl)))
         elif path.bdf in behind:
             verdicts.append((path.bdf, _small_reads(ctl, _setpci(behind, lockdown))))
         elif path.bdf in plain:
@@ -99,10 +96,13 @@ def _setpci(controls: dict[str, DevCtl], lockdown: str | Unknown) -> str:
     """
     if lockdown in {"integrity", "confidentiality"}:
         return f"Not possible here: kernel lockdown ({lockdown}) forbids config-space writes."
+    groups: dict[int, list[str]] = {}
+    for bdf, ctl in controls.items():
+        groups.setdefault(ctl.word & 0x7000, []).append(bdf)
     each = "; ".join(
-        f"`setpci -s {bdf} CAP_EXP+8.w=5000:7000`, undo "
-        f"`setpci -s {bdf} CAP_EXP+8.w={ctl.word & 0x7000:04x}:7000`"
-        for bdf, ctl in controls.items()
+        f"`setpci -s BDF CAP_EXP+8.w=5000:7000`, undo "
+        f"`setpci -s BDF CAP_EXP+8.w={before:04x}:7000`, for BDF {' '.join(bdfs)}"
+        for before, bdfs in groups.items()
     )
     return (
         f"With the server idle, one GPU first, measured before and after (nvbandwidth): {each}. "
@@ -127,14 +127,15 @@ def max_payload(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _payload(path: GpuPath) -> Verdict:
     ctl, cap = path.gpu.registers.dev_ctl, path.gpu.registers.dev_cap
     if isinstance(ctl, Unknown):
-        return _not_read(ctl)
+        return not_read(ctl)
     if isinstance(cap, Unknown):
-        return _not_read(cap)
+        return not_read(cap)
     real = [hop for hop in path.bridges if not _made_up(hop, cap.max_payload)]
     port = real[-1].registers.dev_ctl if real and real[-1] is path.port else None
     caps = [hop.registers.dev_cap for hop in real]
     limit = min([cap.max_payload, *(c.max_payload for c in caps if not isinstance(c, Unknown))])
-    seen = f"{ctl.max_payload} bytes of {cap.max_payload}; path {limit}"
+    path_limit = str(limit) if real else "not visible"
+    seen = f"{ctl.max_payload} bytes of {cap.max_payload}; path {path_limit}"
     if isinstance(port, DevCtl) and port.max_payload < ctl.max_payload:
         return _mismatch(f"GPU {ctl.max_payload}, port {port.max_payload} bytes")
     if ctl.max_payload < limit and not real:
@@ -144,7 +145,7 @@ def _payload(path: GpuPath) -> Verdict:
         )
     if ctl.max_payload < limit:
         gap = next((c for c in caps if isinstance(c, Unknown)), None)
-        return _not_read(gap) if gap else _small_payload(seen, limit)
+        return not_read(gap) if gap else _small_payload(seen, limit)
     if ctl.max_payload < cap.max_payload:
         return good("The payload is at the path's limit", seen, f"{limit} bytes")
     return non_issue(
@@ -206,9 +207,13 @@ def relaxed_ordering(paths: tuple[GpuPath, ...], log: KernelLog | Unknown) -> li
 def _ordering(path: GpuPath, lines: Sequence[str]) -> Verdict:
     ctl = path.gpu.registers.dev_ctl
     if isinstance(ctl, Unknown):
-        return _not_read(ctl)
+        return not_read(ctl)
     if ctl.relaxed_ordering:
         return good("Relaxed ordering is permitted", "RlxdOrd+", "RlxdOrd+")
+    if path.is_cut:
+        return info(
+            "Relaxed ordering is forbidden, as far as a guest sees it", "RlxdOrd-", why=GUEST
+        )
     if any(hop.bdf in line for line in lines for hop in path.hops):
         return info(
             "The kernel switched relaxed ordering off because of the root port",
@@ -242,7 +247,7 @@ def no_snoop(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _snoop(path: GpuPath) -> Verdict:
     ctl = path.gpu.registers.dev_ctl
     if isinstance(ctl, Unknown):
-        return _not_read(ctl)
+        return not_read(ctl)
     if ctl.no_snoop:
         return good("No-snoop is permitted", "NoSnoop+", "NoSnoop+")
     return info("No-snoop is not permitted", "NoSnoop-")

@@ -9,14 +9,10 @@ from gpudoctor.model import (
     good,
     info,
     issue,
+    not_read,
     per_target,
-    unknown,
 )
-from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
-
-
-def _not_read(value: Unknown) -> Verdict:
-    return unknown(value.reason, value.detail)
+from gpudoctor.probes.gpu_paths import GPU_PATHS, GUEST, GpuPath
 
 
 @check(
@@ -36,13 +32,16 @@ def ext_tags(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _ext(path: GpuPath) -> Verdict:
     ctl, cap = path.gpu.registers.dev_ctl, path.gpu.registers.dev_cap
     if isinstance(ctl, Unknown):
-        return _not_read(ctl)
+        return not_read(ctl)
     if isinstance(cap, Unknown):
-        return _not_read(cap)
+        return not_read(cap)
     if ctl.ext_tag:
         return good("Extended tags are on", "ExtTag+", "ExtTag+")
     if not cap.ext_tag:
         return info("The card has no extended tags", "DevCap ExtTag-")
+    if path.is_cut:
+        seen = "DevCap ExtTag+, DevCtl ExtTag-"
+        return info("Extended tags are off, as far as a guest sees it", seen, why=GUEST)
     return issue(
         "Extended tags are off although the card has them",
         Class.P1,
@@ -73,11 +72,11 @@ def _ten(path: GpuPath) -> Verdict:
     if not isinstance(ctl, Unknown) and ctl.tags10:
         return good("10-bit tags are on", "10BitTagReq+", "10BitTagReq+")
     if isinstance(cap, Unknown):
-        return _not_read(cap)
+        return not_read(cap)
     if not cap.tags10_requester:
         return info("The card has no 10-bit tags", "DevCap2 10BitTagReq-")
     if isinstance(ctl, Unknown):
-        return _not_read(ctl)
+        return not_read(ctl)
     return info("10-bit tags are off although the card has them", "DevCtl2 10BitTagReq-")
 
 
@@ -98,7 +97,7 @@ def ecrc(paths: tuple[GpuPath, ...]) -> list[Verdict]:
 def _ecrc(path: GpuPath) -> Verdict:
     end = path.gpu.registers.ecrc
     if isinstance(end, Unknown):
-        return _not_read(end)
+        return not_read(end)
     far = path.root.registers.ecrc if path.root else None
     words = f"GPU generate {_on(end.generate)}, check {_on(end.check)}"
     if far is None or isinstance(far, Unknown):

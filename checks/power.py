@@ -29,8 +29,8 @@ __all__ = ["cpu_limits", "cpu_temp", "psu_capacity"]
     "GPU power limit",
     reads=(GPUS,),
     why="Decode is bound by memory and hardly notices a lower limit; prefill loses tensor "
-    "throughput (about a fifth to a quarter at half power).",
-    source="nvidia-smi manual (power readings)",
+    "throughput (about a fifth to a quarter at half of 600 W).",
+    source="nvidia-smi manual (power readings); community measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
 )
 def gpu_limit(gpus: Gpus) -> list[Verdict]:
@@ -62,7 +62,7 @@ def _limit(gpu: Gpu, gpus: Gpus) -> Verdict:
             observed=seen,
             expected=f"{most:g} W, as its equals have",
             remedy="`nvidia-smi -i N -pl WATTS`, once pwr-psu-capacity says that the supplies "
-            "carry it.",
+            f"carry it; undo: the same with {power.enforced:g}. Lost at reboot.",
         )
     return _default(gpu, power.enforced, seen)
 
@@ -148,6 +148,13 @@ def _clocks(gpu: Gpu) -> Verdict:
     busy = isinstance(gpu.utilization, int) and gpu.utilization >= limit("pwr-clocks", "busy")
     if not busy or gpu.reasons.get("gpu_idle") is True:
         return unknown(Reason.NEEDS_LOAD, "clocks can be judged under load only", observed=seen)
+    if memory >= limit("pwr-clocks", "memory_low") and gpu.reasons.get("sw_power_cap") is True:
+        return info(
+            "The power limit holds the SM clock under load",
+            observed=seen,
+            why="Heavy work reaches the power limit before the highest clock: how the board is "
+            "meant to work. pwr-gpu-limit tells whether the limit is the default.",
+        )
     return _slow(sm, memory, seen)
 
 
@@ -170,8 +177,9 @@ def _slow(sm: float, memory: float, seen: str) -> Verdict:
         impact,
         observed=seen,
         expected="SM 90 % or more, memory at its maximum",
-        remedy="Read pwr-throttle-now and pwr-gpu-limit for the cause; clear forgotten locks with "
-        "`nvidia-smi -i N -rgc` and `nvidia-smi -i N -rmc`.",
+        remedy="Read pwr-throttle-now and pwr-gpu-limit for the cause; a light load may be one. "
+        "Where a forgotten lock is: `nvidia-smi -i N -rgc` and `nvidia-smi -i N -rmc` clear it. A "
+        "lock cannot be read back: first note it from the unit or script that sets it.",
     )
 
 
@@ -226,6 +234,8 @@ def _capped(gpu: Gpu, seen: str) -> Verdict:
     enforced, default = gpu.power.enforced, gpu.power.default
     if isinstance(enforced, Unknown) or isinstance(default, Unknown):
         return info("The power limit holds the clocks", observed=seen)
+    if not isinstance(gpu.power.draw, Unknown) and gpu.power.draw < enforced * _share_of_cap():
+        return _capped_early(gpu, f"{seen}; {gpu.power.draw:g} of {enforced:g} W")
     if enforced < default - limit("pwr-gpu-limit", "tolerance_w"):
         return info("The power limit holds the clocks, and it is below the default", observed=seen)
     return non_issue(
@@ -233,12 +243,37 @@ def _capped(gpu: Gpu, seen: str) -> Verdict:
     )
 
 
+def _share_of_cap() -> float:
+    return limit("pwr-throttle-now", "capped_share")
+
+
+def _capped_early(gpu: Gpu, seen: str) -> Verdict:
+    """Judge a power cap that is reported far below the limit."""
+    busy = isinstance(gpu.utilization, int) and gpu.utilization >= limit("pwr-clocks", "busy")
+    if not busy or gpu.reasons.get("gpu_idle") is True:
+        return info(
+            "A power cap is reported on a GPU that hardly works: it says nothing", observed=seen
+        )
+    return issue(
+        "The driver reports a power cap far below the power limit",
+        Class.FW,
+        Impact.LOW,
+        observed=seen,
+        expected="a cap at the limit only",
+        why="One sample: short peaks can reach the limit between two readings. Where it stays so, "
+        "something else holds the board back: a power cable, a supply, the chassis' management.",
+        remedy="Read it again under steady load and compare with equal GPUs; then check the power "
+        "cables, the supplies and the management controller's power policy. Raising the limit "
+        "does not help.",
+    )
+
+
 @check(
     "pwr-idle-draw",
     "GPU power draw",
     reads=(GPUS,),
-    why="A loaded model keeps the GPU awake: some 80 W in P0 without work is normal, about half of "
-    "it without any context.",
+    why="A loaded model keeps the GPU awake in P0 and draws more than a GPU without any context: "
+    "on a 600 W RTX PRO 6000 some 80 W against 40 W.",
     source="nvidia-smi manual (power readings)",
     scope="gpu",
 )

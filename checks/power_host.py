@@ -24,7 +24,15 @@ from gpudoctor.probes.cpu import SOCKETS
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.tables.gpu_limits import limit
 
-DMI_SUPPLIES = Tool("dmi-power-supplies", "dmidecode", "dmidecode -t 39", cap=1 << 16)
+# Without the tables in sysfs dmidecode would search /dev/mem, which lockdown logs.
+_NO_TABLES = 121
+DMI_SUPPLIES = Tool(
+    "dmi-power-supplies",
+    "dmidecode",
+    f"[ -e /sys/firmware/dmi/tables/DMI ]||exit {_NO_TABLES};exec dmidecode -t 39",
+    cap=1 << 16,
+    meanings=((_NO_TABLES, Unknown(Reason.NOT_PRESENT, "the kernel shows no DMI tables")),),
+)
 
 
 def _supplies(evidence: Evidence) -> tuple[Supply, ...] | Unknown:
@@ -61,11 +69,14 @@ def psu_capacity(supplies: tuple[Supply, ...], gpus: Gpus, sockets: int) -> Verd
 
 
 def _balance(usable: int, supplies: int, gpus: float, sockets: int) -> Verdict:
-    socket = limit("pwr-psu-capacity", "socket_w")
+    socket, least = (
+        limit("pwr-psu-capacity", "socket_w"),
+        limit("pwr-psu-capacity", "socket_least_w"),
+    )
     load = gpus + sockets * socket
     seen = (
         f"{usable} W usable of {supplies} supplies; GPUs {gpus:g} W, "
-        f"{sockets} CPU(s) counted with {socket:g} W each"
+        f"{sockets} CPU(s), not read, counted with {socket:g} W each at most"
     )
     wanted = f"{load * limit('pwr-psu-capacity', 'headroom'):.0f} W"
     if load * limit("pwr-psu-capacity", "headroom") <= usable:
@@ -73,11 +84,11 @@ def _balance(usable: int, supplies: int, gpus: float, sockets: int) -> Verdict:
     return issue(
         "The power supplies may not carry all limits at once",
         Class.FW,
-        Impact.LOW if load <= usable else Impact.HIGH,
+        Impact.HIGH if gpus + sockets * least > usable else Impact.LOW,
         observed=seen,
         expected=wanted,
         remedy="Add supplies, feed them from 200-240 V, or lower the GPUs' limits: "
-        "`nvidia-smi -i N -pl WATTS`.",
+        "`nvidia-smi -i N -pl WATTS` (undo: the old WATTS; lost at reboot).",
     )
 
 
@@ -174,17 +185,21 @@ def cpu_limits(
     return good("No cap on CPU frequency or power shows", observed=seen)
 
 
-_HWMON = "/sys/class/hwmon/hwmon*/"
+# By driver: reading the sensors of disks (drivetemp, nvme) sends the disks commands.
+_CHIPS = ("pci/drivers/k10temp", "pci/drivers/zenpower", "platform/drivers/coretemp")
 _SENSORS = Files(
-    "cpu-temperatures", (f"{_HWMON}name", f"{_HWMON}temp*_input", f"{_HWMON}temp*_label"), cap=64
+    "cpu-temperatures",
+    tuple(
+        f"/sys/bus/{chip}/*/hwmon/hwmon*/temp*_{n}" for chip in _CHIPS for n in ("input", "label")
+    ),
+    cap=64,
 )
-_CPU_CHIPS = {"k10temp", "coretemp", "zenpower"}
 
 
 def _hottest(evidence: Evidence) -> float | Unknown:
     """Return degrees C of the hottest CPU sensor; Tctl, which may be offset, where alone."""
     texts = evidence.texts()
-    chips = [p.removesuffix("name") for p, t in texts.items() if t.strip() in _CPU_CHIPS]
+    chips = {path.rpartition("/")[0] + "/" for path in texts}
     heat = [value for chip in chips for value in _chip(texts, chip)]
     if not heat:
         return Unknown(Reason.NOT_PRESENT, "no CPU temperature sensor (k10temp, coretemp) is there")

@@ -11,8 +11,8 @@ from gpudoctor.checks.runtime_env import (
     nofile,
     omp_threads,
 )
+from gpudoctor.checks.runtime_servers import flags_of, label, model_of, per_server, where
 from gpudoctor.checks.runtime_speed import baseline, cuda_graph, tp_topology
-from gpudoctor.checks.servers import flags_of, label, model_of, per_server, where
 from gpudoctor.formats.pip_metadata import Packages
 from gpudoctor.formats.proc_maps import Mapped
 from gpudoctor.formats.serving import Server
@@ -34,8 +34,8 @@ from gpudoctor.probes.nccl import ranks_of
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.probes.server_packages import CUDA_RUNTIME, MAPPED, PACKAGES
 from gpudoctor.probes.serving import SERVERS
-from gpudoctor.tables.drivers import CudaFit, arch_of, cuda_fit, driver_for_cuda
-from gpudoctor.tables.software import at_least, engine_age, torch_floor
+from gpudoctor.tables.drivers import CudaFit, cuda_fit, driver_for_cuda
+from gpudoctor.tables.software import at_least, torch_floor
 
 __all__ = [
     "alloc_conf",
@@ -192,39 +192,25 @@ def torch_cuda(runtime: str, driver: str) -> Verdict:
 @check(
     "rt-engine-version",
     "Engine version",
-    reads=(SERVERS, PACKAGES, GPU_FUNCTIONS),
-    why="Support for RTX Blackwell (compute capability 12.0) landed piecemeal through 2026: an "
-    "older engine falls back to slow kernels there.",
-    source="dist-info of the engine; release dates of sgl-project/sglang and vllm-project/vllm",
+    reads=(SERVERS, PACKAGES),
+    why="Context, not judged: no release that must not be used is known. Support for RTX Blackwell "
+    "(compute capability 12.0) landed piecemeal through 2026, so an engine from before that may "
+    "fall back to slow kernels there: read its release notes.",
+    source="dist-info of the engine; sgl-project/sglang issue 24047",
     scope="server",
 )
-def engine_version(
-    servers: tuple[Server, ...], packages: dict[int, Packages], gpus: tuple[PciFunction, ...]
-) -> list[Verdict]:
-    """Show each engine's version; on RTX Blackwell an old one is an issue."""
-    archs = [arch_of(gpu.device) for gpu in gpus]
-    rtx = any(arch is not None and arch.sm == 120 for arch in archs)
-    return per_server(servers, lambda s: _engine(s, packages.get(s.pid), rtx), lambda s: s)
+def engine_version(servers: tuple[Server, ...], packages: dict[int, Packages]) -> list[Verdict]:
+    """Show each engine's version."""
+    return per_server(servers, lambda s: _engine(s, packages.get(s.pid)), lambda s: s)
 
 
-def _engine(server: Server, packages: Packages | None, rtx: bool) -> Verdict:
+def _engine(server: Server, packages: Packages | None) -> Verdict:
     name = {"SGLang": "sglang", "vLLM": "vllm", "TensorRT-LLM": "tensorrt-llm"}.get(server.engine)
     version = packages.version(name) if packages and name else None
     if packages is None or version is None or name is None:
         return unknown(Reason.NOT_PRESENT, f"no package version of {server.engine} found")
     origin = packages.origins.get(name, "")
-    observed = f"{server.engine} {version}" + (f" ({origin})" if origin else "")
-    outdated = engine_age(name, version) if not origin.startswith(("git", "editable")) else False
-    if rtx and outdated:
-        return issue(
-            "The engine is more than half a year old, on GPUs whose support was still growing",
-            Class.P0,
-            Impact.MEDIUM,
-            observed,
-            needs=_RESTART,
-            remedy=f"Upgrade {name} with its kernel packages and restart the server.",
-        )
-    return info("Engine version", observed)
+    return info("Engine version", f"{server.engine} {version}" + (f" ({origin})" if origin else ""))
 
 
 @check(

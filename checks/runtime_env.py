@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gpudoctor.checks.servers import env_of, flags_of, per_server
+from gpudoctor.checks.runtime_servers import env_of, flags_of, per_server
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.pci import bytes_text
 from gpudoctor.formats.serving import Server
@@ -17,7 +17,7 @@ from gpudoctor.model import (
     info,
     issue,
     non_issue,
-    unknown,
+    not_read,
 )
 from gpudoctor.probes.cpu import CPUS_ONLINE
 from gpudoctor.probes.nccl import RDMA, RdmaPort, ranks_of
@@ -238,7 +238,7 @@ def nofile(servers: tuple[Server, ...]) -> list[Verdict]:
 def _nofile(server: Server) -> Verdict:
     limit = server.limit("Max open files")
     if isinstance(limit, Unknown):
-        return unknown(limit.reason, limit.detail)
+        return not_read(limit)
     soft, hard = limit.soft, limit.hard
     if soft is None or soft >= 65535:
         return good("Enough open files", f"{soft or 'unlimited'} soft", "65535 or more")
@@ -271,7 +271,7 @@ def memlock(servers: tuple[Server, ...], ports: tuple[RdmaPort, ...]) -> list[Ve
 def _memlock(server: Server, rdma: bool) -> Verdict:
     limit = server.limit("Max locked memory")
     if isinstance(limit, Unknown):
-        return unknown(limit.reason, limit.detail)
+        return not_read(limit)
     observed = "unlimited" if limit.soft is None else f"{bytes_text(limit.soft)} soft"
     if server.container:
         return info("The server runs in a container: see lxc-memlock", observed)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from gpudoctor.checks.servers import flags_of, model_of, per_server
+from gpudoctor.checks.runtime_servers import flags_of, model_of, per_server
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.launch_flags import Flags
 from gpudoctor.formats.serving import Server

@@ -1,6 +1,7 @@
 """The screen: an app that wires modes, keys and workers. What it shows lies on the board."""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from pathlib import PurePath
@@ -89,6 +90,18 @@ class GpuDoctor(App[None]):
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = first_theme()
+
+    @property
+    def fault(self) -> Exception | None:
+        """Return what ended the app where that was a fault of ours."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """Leave the terminal as it was; Textual would print a traceback with local values."""
+        if os.environ.get("GPUDOCTOR_TRACEBACK"):
+            super()._fatal_error()
+        else:
+            self._close_messages_no_wait()
 
     def on_mount(self) -> None:
         """Read once the grid is painted."""

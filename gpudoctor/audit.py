@@ -62,10 +62,11 @@ class Audit:
 
     async def close(self) -> None:
         """End both sides and leave the host; safe to call at any time, and twice."""
-        for task in (*self._tasks, *([self._joining] if self._joining else [])):
+        open_: list[asyncio.Task[Any]] = [*self._tasks, *filter(None, [self._joining])]
+        for task in open_:
             task.cancel()
-        for side in list(self._sides.values()):
-            await side.close()
+        closing = [side.close() for side in self._sides.values()]
+        await asyncio.gather(*open_, *closing, return_exceptions=True)
         await self._target.close()
 
     async def _next(self) -> list[Event]:

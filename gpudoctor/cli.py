@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
 from gpudoctor.model.error import Refusal, WrongUsage
+from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
@@ -43,14 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        print(f"gpudoctor: {error.filename or 'system'}: {error.strerror}", file=sys.stderr)
+        what = f"{error.filename or 'system'}: {error.strerror or error}"
+        print(f"gpudoctor: {one_line(what)}", file=sys.stderr)
         return 3
     except Exception as error:  # a fault of ours is one sentence too
         if os.environ.get("GPUDOCTOR_TRACEBACK"):
             raise
-        what = f"{type(error).__name__}: {error}"
+        what = one_line(f"{type(error).__name__}: {error}")
         print(
-            f"gpudoctor: a fault of its own ({what[:200]}); GPUDOCTOR_TRACEBACK=1 shows where",
+            f"gpudoctor: a fault of its own ({what}); GPUDOCTOR_TRACEBACK=1 shows where",
             file=sys.stderr,
         )
         return 3
@@ -127,8 +129,9 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     plan = _verb(verbs, "plan", _plan, "what would run, and its undo")
     plan.add_argument("checks", nargs="*", metavar="CHECK")
-    plan.add_argument("--shell", action="store_true", help="the very script that would run")
-    plan.add_argument("--json", action="store_true")
+    form = plan.add_mutually_exclusive_group()
+    form.add_argument("--shell", action="store_true", help="the very script that would run")
+    form.add_argument("--json", action="store_true")
     fix = _verb(verbs, "fix", _fix, "apply the fixes of these checks, read back")
     fix.add_argument("checks", nargs="+", metavar="CHECK")
     fix.add_argument("--yes", action="store_true", help="do not ask")
@@ -167,8 +170,11 @@ def _screen(args: argparse.Namespace) -> int:
         args.make_target()  # a wrong option is a sentence now, not a screen later
     from gpudoctor.app import GpuDoctor
 
-    GpuDoctor(args.make_target, read_only=getattr(args, "read_only", False)).run()
-    return 0
+    app = GpuDoctor(args.make_target, read_only=getattr(args, "read_only", False))
+    app.run()
+    if app.fault is not None:
+        raise app.fault
+    return app.return_code or 0
 
 
 def _audit(args: argparse.Namespace) -> int:

@@ -2,7 +2,9 @@
 
 import argparse
 import asyncio
+import os
 import shutil
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,12 +74,20 @@ def record_command(args: argparse.Namespace) -> int:
     result = audited(args)
     raw = dump(result)
     try:
-        path.write_bytes(raw)
-        path.chmod(0o600)
+        _write_private(path, raw)
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror}", 3) from error
     print(f"{path}: {len(result.evidence)} probes, {len(raw)} bytes; gpudoctor --from {path}")
     return 3 if result.incomplete else 0
+
+
+def _write_private(path: Path, raw: bytes) -> None:
+    """Write a file that only its owner may read; a device such as /dev/null keeps its mode."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            os.fchmod(handle, 0o600)
+        stream.write(raw)
 
 
 def probes_command(args: argparse.Namespace) -> int:
@@ -103,7 +113,7 @@ def probes_command(args: argparse.Namespace) -> int:
     for later in judging.waiting:
         after = ", ".join(reader.key for reader in later.after)
         print(f"\n# {later.side}: {later.key}, made from what {after} answer")
-    print("\n# `gpudoctor audit --json` on a host shows each command as it ran there")
+    print("\n# `gpudoctor audit --json` on a host names each command and path as read there")
     return 0
 
 

@@ -4,7 +4,8 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gpudoctor.audit import run_audit
@@ -20,7 +21,7 @@ from gpudoctor.report_plan import SCHEMA_VERSION, about, move_json, plan_json, p
 from gpudoctor.transaction import transactions, undo
 
 Move = ItemMoved | StateMoved
-REFUSED, FAILED, INCOMPLETE = 1, 4, 5
+REFUSED, UNREACHED, FAILED, INCOMPLETE = 1, 3, 4, 5
 _CODES = {
     State.APPLIED: 0,
     State.UNDONE: 0,
@@ -28,6 +29,17 @@ _CODES = {
     State.UNDO_FAILED: INCOMPLETE,
 }
 _OVER = {State.UNDONE, State.FAILED, State.PLANNED}
+
+
+@contextmanager
+def _unreached_is_refused() -> Iterator[None]:
+    """Turn a host or file that cannot be read into a refusal: nothing was changed there."""
+    try:
+        yield
+    except Refusal as refusal:
+        if refusal.code == UNREACHED:
+            refusal.code = REFUSED
+        raise
 
 
 def plan_command(args: argparse.Namespace) -> int:
@@ -45,11 +57,14 @@ def plan_command(args: argparse.Namespace) -> int:
     return REFUSED if plan.refused else 0
 
 
+@_unreached_is_refused()
 def fix_command(args: argparse.Namespace) -> int:
     """Apply the fixes of the checks named; 0 when all read back, or were so already."""
     checks = _known(args.checks)
     _writable(args)
     result = asyncio.run(run_audit(args.make_target()))
+    if result.problems:
+        raise Refusal(f"nothing was changed: {result.problems[0]}", REFUSED)
     plan = make_plan(result, checks)
     if not args.json:
         sys.stdout.write(preview(plan))
@@ -69,6 +84,7 @@ def fix_command(args: argparse.Namespace) -> int:
     return code
 
 
+@_unreached_is_refused()
 def rollback_command(args: argparse.Namespace) -> int:
     """Undo a transaction, the last one applied by default; 0 when every value is as before."""
     _writable(args)

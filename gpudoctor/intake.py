@@ -22,6 +22,7 @@ from gpudoctor.text import clean, one_line
 
 _MOST = 64 << 20
 _ANSI = re.compile(rb"\x1b\[[0-9;]*m")
+_LXC_KEY = re.compile(r"(?:lxc\.[a-z0-9_.]+|arch|ostype|rootfs|unprivileged)[ \t]*[:=]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,11 @@ def _file(path: str, patterns: Sequence[str]) -> Callable[[Answers, bytes], None
     return keep
 
 
+# By lines: a pattern that may run over line ends takes hours on a file of blank lines.
 def _is_topo(text: str) -> bool:
-    return bool(re.search(r"^\s*GPU0\s.*\n(?:.*\n)*?GPU0\s+X\s", text, re.M))
+    rows = [line.split(None, 2) for line in text.splitlines() if "GPU0" in line]
+    rows = [row for row in rows if row[0] == "GPU0"]
+    return len(rows) > 1 and any(row[1:2] == ["X"] for row in rows[1:])
 
 
 def _is_lspci(text: str) -> bool:
@@ -102,10 +106,7 @@ def _is_lspci(text: str) -> bool:
 
 
 def _is_lxc(text: str) -> bool:
-    keys = re.findall(
-        r"^\s*(?:lxc\.[a-z0-9_.]+|arch|ostype|rootfs|unprivileged)\s*[:=]", text, re.M
-    )
-    return len(keys) >= 2
+    return sum(_LXC_KEY.match(line.strip()) is not None for line in text.splitlines()) >= 2
 
 
 def _is_cmdline(text: str) -> bool:

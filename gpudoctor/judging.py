@@ -16,15 +16,15 @@ from gpudoctor.model import (
     Reader,
     Side,
     Unknown,
-    Verdict,
 )
 from gpudoctor.model.audited import Identity
 from gpudoctor.model.fact import Reason
-from gpudoctor.model.finding import Status
+from gpudoctor.model.finding import not_read
 from gpudoctor.model.place import ContainerRef
 from gpudoctor.probes.identity import IDENTITY
 from gpudoctor.probes.place import SERVING_CONTAINER
 from gpudoctor.redact import redact_evidence
+from gpudoctor.text import one_line
 
 _ALWAYS: tuple[Reader[Any], ...] = (IDENTITY, SERVING_CONTAINER)
 
@@ -136,8 +136,7 @@ def judge(check: Check, panel: Panel, facts: Facts) -> list[Finding]:
         what = (
             f"{check.id}: the rule failed on this host's values ({type(error).__name__}: {error})"
         )
-        unknown = Unknown(Reason.PARSE_FAILED, what[:240])
-        verdict = Verdict(Status.UNKNOWN, unknown.detail, unknown=unknown)
+        verdict = not_read(Unknown(Reason.PARSE_FAILED, one_line(what, 240)))
         return [
             Finding(check.id, panel, check.title, check.scope, verdict, check.why, check.source)
         ]

@@ -22,7 +22,10 @@ async def apply_between_snapshots(
     the last StateMoved says so. The demo host leaves none: its machine ends with the process.
     """
     if not before.simulated:
-        await asyncio.to_thread(save, before, Kind.BEFORE, plan.id)
+        try:
+            await asyncio.to_thread(save, before, Kind.BEFORE, plan.id)
+        except Refusal as refusal:
+            raise Refusal(f"nothing was changed: {refusal.sentence}", refusal.code) from refusal
     state = State.PLANNED
     async for move in apply(make_target(), plan):
         state = move.state if isinstance(move, StateMoved) else state

@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import os
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,11 @@ def make_plan(
 
 def default_operator() -> str:
     """Return who plans: this user at this machine."""
-    return one_line(f"{getpass.getuser()}@{platform.node()}", 80)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name, as in many containers
+        user = f"uid {os.getuid()}"
+    return one_line(f"{user}@{platform.node()}", 80)
 
 
 def _changes(

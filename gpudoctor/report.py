@@ -130,7 +130,7 @@ def details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 def _named(finding: Finding) -> bool:
     """Return whether the observed values name the targets already."""
-    return finding.verdict.observed.startswith(f"{finding.verdict.targets[0]}: ")
+    return all(target in finding.verdict.observed for target in finding.verdict.targets)
 
 
 def remedies(finding: Finding) -> Iterator[tuple[str, str]]:

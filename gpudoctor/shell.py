@@ -22,6 +22,16 @@ def read_files(patterns: Sequence[str], cap: int) -> str:
     return f"head -v -c {int(cap)} -- {' '.join(glob(p) for p in patterns)}"
 
 
+def read_plain_files(patterns: Sequence[str], cap: int) -> str:
+    """Return the text of `read_files` that opens no link, device or pipe, and complains of each."""
+    names = " ".join(glob(p) for p in patterns)
+    return (
+        f'for f in {names};do if [ -L "$f" ]||{{ [ -e "$f" ]&&[ ! -f "$f" ];}};then '
+        'printf "head: cannot open \'%s\' for reading: not a plain file\\n" "$f" >&2;'
+        f'else set -- "$@" "$f";fi;done;[ $# = 0 ]||head -v -c {int(cap)} -- "$@"'
+    )
+
+
 def list_entries(patterns: Sequence[str]) -> str:
     """Return sh text that prints one `ls -ldn` line an entry, symbolic links unresolved."""
     return f"ls -ldn -- {' '.join(glob(p) for p in patterns)}"

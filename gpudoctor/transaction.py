@@ -158,6 +158,8 @@ class _Watch:
     async def run(self, verb: str) -> AsyncIterator[Move]:
         """Start the verb and yield the journal's new lines until a final state."""
         size = await self._shell.run(f"cat {self._journal} 2>/dev/null | wc -c")
+        if size.lost is not None:  # an old journal read from its start would tell an old end
+            raise HostUnreachable(f"{verb} was not started: {size.lost.detail}")
         self._offset = int(size.stdout or b"0")
         # env -i: the session kills whatever carries its mark when it ends; this must go on.
         await self._shell.run(
@@ -200,7 +202,8 @@ class _Watch:
         except Refusal as refused:
             raise HostUnreachable(
                 f"{refused.sentence}; transaction {self._id} goes on there without us, and "
-                f"`gpudoctor rollback {self._id}` takes it back"
+                f"`gpudoctor rollback {self._id}` takes it back",
+                5,
             ) from refused
 
     def _give_up(self, still: float) -> None:

@@ -45,7 +45,6 @@ class Applying:
     state: State = State.PLANNED
     detail: str = ""
     busy: bool = True
-    undoing: bool = False
     refused: str = ""
 
     def take(self, move: ItemMoved | StateMoved) -> None:

@@ -106,10 +106,20 @@ def _values(findings: list[Finding], width: int) -> list[Content]:
 
 
 def _unknowns(findings: list[Finding]) -> list[Content]:
+    """Return a line a reason, naming the checks, or how many they are."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.status is Status.UNKNOWN:
+            groups.setdefault(finding.verdict.summary, []).append(finding)
     return [
         Content.assemble(
-            mark(f), " ", (one_line(f.title), MUTED), " ", host_line(f.verdict.summary)
+            mark(group[0]),
+            " ",
+            host_line(why),
+            (
+                f"  {one_line(group[0].title)}" if len(group) == 1 else f"  {len(group)} checks",
+                MUTED,
+            ),
         )
-        for f in findings
-        if f.status is Status.UNKNOWN
+        for why, group in sorted(groups.items(), key=lambda item: -len(item[1]))
     ]

@@ -9,6 +9,7 @@ from gpudoctor.model.error import Refusal, UnknownHostKey
 from gpudoctor.model.finding import Panel
 from gpudoctor.model.plan import ItemMoved, Plan, StateMoved
 from gpudoctor.screens.board import Board
+from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
     from gpudoctor.audit import Audit
@@ -110,7 +111,7 @@ class Follower:
         applying = self._board.applying
         if applying is None:
             return
-        applying.busy, applying.undoing = True, True
+        applying.busy = True
         number = applying.plan.id
         await self._transact(lambda: self._undone(number))
 
@@ -144,4 +145,4 @@ class Follower:
 
 
 def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:240]
+    return one_line(f"{type(error).__name__}: {error}", 240)

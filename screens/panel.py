@@ -16,7 +16,7 @@ from gpudoctor.screens.board import Board
 from gpudoctor.screens.detail import WHOLE, FindingDetail
 from gpudoctor.screens.masthead import Masthead
 from gpudoctor.screens.messages import PlanAsked
-from gpudoctor.screens.words import IMPACT_STYLES, MUTED, NAMES, ORDER, STYLES, host_line, mark
+from gpudoctor.screens.words import IMPACT_STYLES, MUTED, NAMES, ORDER, STYLES, mark, subject
 
 _EXCERPT = 8
 
@@ -123,6 +123,4 @@ def _row(finding: Finding) -> Content:
     verdict = finding.verdict
     word = str(verdict.impact) if finding.verdict.cls else NAMES[finding.status]
     style = IMPACT_STYLES[verdict.impact] if finding.verdict.cls else STYLES[finding.status]
-    return Content.assemble(
-        mark(finding), " ", (f"{word:<13}", style), host_line(verdict.summary or finding.title)
-    )
+    return Content.assemble(mark(finding), " ", (f"{word:<13}", style), subject(finding))

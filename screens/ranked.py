@@ -12,8 +12,8 @@ from gpudoctor.screens.words import (
     NAMES,
     ORDER,
     STYLES,
-    host_line,
     mark,
+    subject,
 )
 
 
@@ -74,6 +74,6 @@ def row(finding: Finding, fixable: bool, chosen: bool, wide: bool) -> Content:
         mark(finding),
         " ",
         (f"{word:<13}", style),
-        host_line(verdict.summary or finding.title),
+        subject(finding),
         (f"  {finding.panel.heading}" if wide else "", MUTED),
     )

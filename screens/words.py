@@ -57,6 +57,12 @@ def host_line(text: str, style: str = "", limit: int = 400) -> Content:
     return Content.styled(one_line(text, limit), style)
 
 
+def subject(finding: Finding) -> Content:
+    """Return a finding in one line: what it says, or for an unknown what it is about."""
+    about = finding.title if finding.status is Status.UNKNOWN else finding.verdict.summary
+    return host_line(about or finding.title)
+
+
 def mark(finding: Finding) -> Content:
     """Return the finding's glyph in its colour; issues take the colour of their impact."""
     style = STYLES[finding.status]

@@ -61,7 +61,7 @@ def _write(path: Path, raw: bytes) -> None:
     except OSError as error:
         where = one_line(str(path.parent), 120)
         raise Refusal(
-            f"nothing was changed: {where} cannot be written ({error.strerror})", 1
+            f"{where}, where snapshots are kept, cannot be written ({error.strerror})", 1
         ) from error
 
 

@@ -33,4 +33,4 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
 
 
 async def wait_for(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    await settle(pilot, condition, 10.0)
+    await settle(pilot, condition)

@@ -144,6 +144,12 @@ async def refusal(login: str, config: Path | None) -> HostUnreachable:
     return caught.value
 
 
+def cut(transport: SshTransport) -> None:
+    """Cut the connection at once, as a lost network would."""
+    for connection in reversed(transport._connections):
+        connection.abort()
+
+
 async def echoed(transport: SshTransport) -> bytes:
     """Log in, run one job and log out."""
     await transport.connect()

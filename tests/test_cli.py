@@ -1,6 +1,11 @@
 """The command line: one sentence and the right exit code for everything that is wrong."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -82,6 +87,63 @@ def test_probes_are_printed_word_for_word(capsys: pytest.CaptureFixture[str]) ->
     code, out, _ = run(capsys, "probes", "--shell")
     assert code == 0
     assert "head -v -c" in out and "nvidia-smi -q -x" in out and "exec env GPD=MARK sh" in out
+
+
+@pytest.mark.parametrize("verb", [["fix", "kern-numa-balancing", "--yes"], ["rollback", "--yes"]])
+def test_what_changes_nothing_is_refused(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rubbish").write_bytes(b"\x00\x01")
+    code, out, err = run(capsys, *verb, "--from", str(tmp_path / "rubbish"))
+    assert (code, out) == (1, "") and "of no kind" in err
+
+
+def test_a_recording_is_private_and_a_device_keeps_its_mode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "host.toml"
+    path.write_text("old and readable by all")
+    assert run(capsys, "record", str(path), "--demo")[0] == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = os.stat(os.devnull).st_mode
+    assert run(capsys, "record", os.devnull, "--demo")[0] == 0
+    assert os.stat(os.devnull).st_mode == before
+
+
+CRASHING = """
+import sys
+from gpudoctor.app import GpuDoctor
+from gpudoctor.cli import main
+
+def fault(app: GpuDoctor) -> None:
+    raise RuntimeError("\x1b]0;hostile\x07")
+
+GpuDoctor.on_mount = fault
+sys.exit(main(["demo"]))
+"""
+
+
+def test_a_fault_of_the_screen_is_a_sentence_too() -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", CRASHING], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE
+    )
+    os.close(theirs)
+    drained = threading.Thread(target=_drain, args=(ours,))
+    drained.start()
+    _, err = process.communicate(timeout=30)
+    drained.join()
+    os.close(ours)
+    assert process.returncode == 3
+    said = err.decode().rpartition("gpudoctor: ")[2]
+    assert said.startswith("a fault of its own (RuntimeError: \ufffd]0;hostile")
+    assert TREE not in err.decode()
+
+
+def _drain(handle: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(handle, 1 << 16):
+            pass
 
 
 def test_one_panel_only(capsys: pytest.CaptureFixture[str]) -> None:

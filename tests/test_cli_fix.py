@@ -10,10 +10,12 @@ import pytest
 
 from gpudoctor.cli_fix import fix_command, plan_command, rollback_command
 from gpudoctor.hosts.recorded import RecordedTarget
+from gpudoctor.hosts.side import AnswerSide, SilentSide
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget
-from gpudoctor.model import Side
-from gpudoctor.model.error import Refusal, WrongUsage
+from gpudoctor.model import Reason, Side, Unknown
+from gpudoctor.model.error import HostUnreachable, Refusal, WrongUsage
+from gpudoctor.model.place import ContainerRef
 from gpudoctor.recording import Answers
 
 CHECK = "kern-numa-balancing"
@@ -150,6 +152,28 @@ def test_refusals_are_1(
     assert machine.text(KNOB) == "1"
 
 
+class _WrongContainer(SimulatedTarget):
+    """Names a container that cannot be entered."""
+
+    chosen_container = ContainerRef("lxc", "999")
+
+    def container(self, ref: ContainerRef) -> AnswerSide:
+        return _NoEntry(Unknown(Reason.NOT_PRESENT, ""))
+
+
+class _NoEntry(SilentSide):
+    async def start(self) -> None:
+        raise HostUnreachable("no such container")
+
+
+def test_a_wrong_container_is_refused(arguments: Arguments, machine: SimulatedMachine) -> None:
+    wrong = arguments(CHECK, make_target=lambda: _WrongContainer(machine, NO_WAIT))
+    with pytest.raises(Refusal, match="lxc:999 cannot be entered") as refused:
+        fix_command(wrong)
+    assert refused.value.code == 1
+    assert machine.text(KNOB) == "1"
+
+
 def _recorded() -> Answers:
     return Answers(files={path: text.encode() for path, text in FILES.items()})
 
@@ -160,7 +184,7 @@ def test_a_check_without_a_fix_is_refused_with_what_to_do(
     machine.files["/proc/sys/kernel/nmi_watchdog"] = b"1\n"
     assert fix_command(arguments(CHECK, "kern-nmi-watchdog")) == 1
     said = capsys.readouterr().out
-    assert "gpudoctor does not change this itself: sysctl -w kernel.nmi_watchdog=0" in said
+    assert "gpudoctor does not change this itself: `sysctl -w kernel.nmi_watchdog=0`" in said
     assert machine.text(KNOB) == "1"
 
 

@@ -45,7 +45,7 @@ def install(tools: Path, name: str, text: str = TOOL) -> None:
 @pytest.mark.parametrize(
     ("name", "tool", "called"),
     [
-        ("lxc:101", "lxc-attach", "-n 101 --"),
+        ("lxc:101", "lxc-attach", "--clear-env -n 101"),
         ("docker:llm-1", "docker", "exec -i llm-1"),
         ("podman:llm.2", "podman", "exec -i llm.2"),
     ],
@@ -63,9 +63,13 @@ async def test_the_tool_of_each_kind(tools: Path, name: str, tool: str, called: 
 async def test_pct_stands_in_where_there_is_no_lxc_attach(tools: Path) -> None:
     install(tools, "pct")
     install(tools, "sh", '#!/bin/sh\nexec /bin/sh "$@"\n')
-    text = enter(ContainerRef("lxc", "101"))("echo inside")
+    install(tools, "env", '#!/bin/sh\nexec /usr/bin/env "$@"\n')
+    text = enter(ContainerRef("lxc", "101"))("echo ${OF_THE_HOST-inside}")
     child = await asyncio.create_subprocess_exec(
-        "/bin/sh", "-c", f"PATH={tools}; {text}", stdout=asyncio.subprocess.PIPE
+        "/bin/sh",
+        "-c",
+        f"export OF_THE_HOST=secret PATH={tools}; {text}",
+        stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await child.communicate()
     assert out == b"inside\n"

@@ -1,6 +1,7 @@
 """`--from`: kinds are told from content, and every real file of the corpus is judged or refused."""
 
 import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_corpus_files_are_recognised(name: str) -> None:
     paths = sorted(CORPUS.glob(FOLDERS[name]))
     if not paths:
         pytest.skip("no corpus beside this checkout")
-    seen = Counter()
+    seen: Counter[str] = Counter()
     for path in paths:
         try:
             seen[kind_of(path)] += 1
@@ -144,6 +145,14 @@ def test_bar1_in_an_xml_alone_is_never_an_issue(bar1: int, status: Status, tmp_p
     )
     statuses = [f.status for f in audited(path).findings if f.id == "uefi-rebar-bar1"]
     assert statuses == [status]
+
+
+@pytest.mark.parametrize("text", ["x" + "\n" * 300_000, "GPU0 \n" * 60_000, " " * 300_000 + "x"])
+def test_kinds_are_told_in_a_moment(text: str) -> None:
+    begun = time.monotonic()
+    for kind in KINDS:
+        kind.recognises(text)
+    assert time.monotonic() - begun < 5
 
 
 def test_kinds_have_names() -> None:

@@ -45,6 +45,24 @@ async def test_files_listings_and_tools(side: LiveSide, tmp_path: Path) -> None:
     assert problem is not None and problem.reason is Reason.TOOL_MISSING
 
 
+async def test_nothing_is_followed_out_of_a_container(side: LiveSide, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("plain\n")
+    (tmp_path / "to-host").symlink_to("/etc/passwd")
+    (tmp_path / "gone-link").symlink_to("/nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    names = ("plain", "to-host", "gone-link", "pipe", "gone")
+    paths = tuple(f"{tmp_path}/{name}" for name in names)
+    probe = Files("inside", paths, guarded=True, no_links=True)
+    found = (await answers(side, probe))["inside"]
+    assert found.texts() == {paths[0]: "plain"}
+    details = {path: getattr(answer, "detail", "") for path, answer in found.files.items()}
+    assert all(details[path].endswith("not a plain file") for path in paths[1:4])
+    assert details[paths[4]].endswith("No such file or directory")
+    only_link = Files("link", paths[1:2], guarded=True, no_links=True)
+    problem = (await answers(side, only_link))["link"].problem
+    assert problem is not None and problem.reason is Reason.NOT_PRESENT
+
+
 async def test_a_file_that_hangs_is_alone_in_being_unknown(
     side: LiveSide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gpudoctor.formats import lspci, pci_config
 from gpudoctor.formats.pci import (
+    NO_REGISTER,
     Acs,
     DevCap,
     DevCap2,
@@ -155,10 +156,24 @@ def test_without_root_the_capabilities_are_unknown_for_want_of_permission() -> N
     assert isinstance(read.acs, Unknown) and read.acs.reason is Reason.NO_PERMISSION
 
 
-def test_256_bytes_have_no_extended_capabilities() -> None:
-    read = pci_config.parse(config_space()[:256])
+@pytest.mark.parametrize("rest", [b"", b"\xff" * 3840, b"\xff" * 2])
+def test_what_is_beyond_256_bytes_is_not_read_rather_than_absent(rest: bytes) -> None:
+    read = pci_config.parse(config_space()[:256] + rest)
     assert read.dev_ctl == DevCtl(0x2937)
-    assert isinstance(read.ecrc, Unknown) and read.ecrc.reason is Reason.NOT_PRESENT
+    for group in (read.ecrc, read.acs, read.rebar):
+        assert isinstance(group, Unknown) and group != NO_REGISTER
+
+
+def test_an_extended_space_without_acs_says_that_there_is_none() -> None:
+    read = pci_config.parse(config_space()[:256] + bytes(3840))
+    assert read.acs == read.ecrc == read.rebar == NO_REGISTER
+
+
+def test_lspci_without_extended_capabilities_proves_no_absence() -> None:
+    cut = TEXT[: TEXT.index("\tCapabilities: [100")]
+    read = lspci.parse(cut)["0000:21:00.0"].registers
+    assert read.dev_ctl == DevCtl(0x2937)
+    assert isinstance(read.acs, Unknown) and read.acs != NO_REGISTER
 
 
 def test_capability_lists_that_loop_end() -> None:

@@ -58,7 +58,7 @@ def script_transaction(monkeypatch: pytest.MonkeyPatch, gate: asyncio.Event) -> 
         yield ItemMoved(1, "undone", 0.03, "1")
         yield StateMoved(State.UNDONE)
 
-    monkeypatch.setattr("gpudoctor.transaction.apply", apply)
+    monkeypatch.setattr("gpudoctor.loop.apply", apply)
     monkeypatch.setattr("gpudoctor.transaction.undo", undo)
     return calls
 

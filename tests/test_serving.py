@@ -150,6 +150,7 @@ def test_metrics_are_fetched_once(shell: list[str], curl: bool, tmp_path: Path) 
         arguments = ("--enable-metrics", "--port", str(web.server_port))
         probe = SERVER_METRICS.make((Server(5, 1, Engine.SGLANG, (), arguments, {}),))
         assert isinstance(probe, Tool)
+        assert "curl -q " in probe.script and "python3 -IBc " in probe.script  # both write nothing
         path = None
         if not curl:
             (tmp_path / "python3").symlink_to(sys.executable)

@@ -20,7 +20,7 @@ from gpudoctor.hosts.ssh_settings import Login, parse_login, resolve
 from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model.error import HostUnreachable, UnknownHostKey, WrongUsage
 from gpudoctor.model.place import ContainerRef
-from tests.ssh_server import Server, echoed, refusal, ssh_server
+from tests.ssh_server import Server, cut, echoed, refusal, ssh_server
 
 
 @pytest.fixture(autouse=True)
@@ -247,7 +247,7 @@ async def test_a_lost_connection_is_said_on_the_next_use(server: Server) -> None
     await session.start(Sudo.NEVER)
     waiting = asyncio.create_task(session.run(Job("sleep 5")))
     await asyncio.sleep(0.1)
-    transport.abort()
+    cut(transport)
     lost = (await waiting).lost
     assert lost is not None and lost.reason == "disconnected"
     with pytest.raises(HostUnreachable, match="was lost"):

@@ -20,6 +20,7 @@ from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model import Files, Reason
 from gpudoctor.model.error import Refusal
 from tests.processes import carrying, settled
+from tests.ssh_server import cut
 from tests.sshd import OPS, PW, VIEWER, Sshd, login_shell, require_ci, running_sshd, sudoers
 
 NOISE = "echo WELCOME to the box; echo motd >&2; printf 'no newline'"
@@ -188,7 +189,7 @@ async def _in_process(sshd: Sshd, user: str, ending: str) -> str:
     if ending == "close":
         await session.close()
     elif ending == "abort":
-        transport.abort()
+        cut(transport)
     elif ending == "cancel":
         task.cancel()
     else:

@@ -78,3 +78,9 @@ def test_every_real_p2p(path: Path) -> None:
     states = parse_p2p(clean(path.read_bytes()))
     gpus = {a for a, _ in states}
     assert len(states) == len(gpus) * (len(gpus) - 1) > 0
+
+
+def test_states_of_p2p_are_no_links() -> None:
+    text = "\tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n"
+    with pytest.raises(ValueError, match="no links"):
+        parse_topology(text)

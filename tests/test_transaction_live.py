@@ -14,8 +14,10 @@ import pytest
 
 from gpudoctor.hosts.local import LocalChannel, LocalTransport
 from gpudoctor.hosts.root_shell import LiveShell
+from gpudoctor.hosts.session import JobAnswer
 from gpudoctor.hosts.target import LiveTarget
-from gpudoctor.model.error import Refusal
+from gpudoctor.model import Reason, Unknown
+from gpudoctor.model.error import HostUnreachable, Refusal
 from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved
 from gpudoctor.transaction import apply, transactions, undo
 from tests.script_runner import Rig, is_root
@@ -140,6 +142,32 @@ def test_a_broken_line_is_made_again(rig: Rig) -> None:
     story = applied(rig, rig.plan(), LiveTarget(transport))
     assert story == ["= applying", "intent 1", "done 1", "= applied"]
     assert transport.opened == 2 and value.read_text() == "0\n"
+
+
+class Mute(LiveShell):
+    """Loses the first answer, as a line that breaks at that moment."""
+
+    lost = False
+
+    async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
+        if not self.lost and "wc -c" in text:
+            Mute.lost = True
+            return JobAnswer(lost=Unknown(Reason.DISCONNECTED, "the connection ended"))
+        return await super().run(text, cap)
+
+
+def test_an_undo_that_never_began_is_not_told_by_the_old_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = rig.item("one", "1", "0")
+    plan = rig.plan()
+    applied(rig, plan)
+    monkeypatch.setattr("gpudoctor.hosts.root_shell.LiveShell", Mute)
+    monkeypatch.setattr(Mute, "lost", False)
+    with pytest.raises(HostUnreachable, match="undo was not started"):
+        undone(rig, plan)
+    assert value.read_text() == "0\n"
+    assert undone(rig, plan)[-1] == "= undone"
 
 
 CLIENT = """

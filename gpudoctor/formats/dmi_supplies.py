@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_FIELD = re.compile(r"^\s+([A-Z][A-Za-z0-9 ]*): *(.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^[ \t]+([A-Z][A-Za-z0-9 ]*): *(.*)$", re.MULTILINE)
 _HEADING = re.compile(r"^System Power Supply[ \t]*$", re.MULTILINE)
 _WATTS = re.compile(r"(\d+(?:\.\d+)?) W")
 

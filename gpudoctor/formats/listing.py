@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpudoctor.text import clean
 
 _LINE = re.compile(
-    r"(?P<mode>[-bcdlps][rwxsStT-]{9})[.+@]?\s+\d+\s+(?P<uid>\d+)\s+(?P<gid>\d+)\s+"
+    r"(?P<mode>[-bcdlps][rwxsStT-]{9})[.+@]?\s+\d+\s+(?P<uid>\d+)\s+\d+\s+"
     r"(?:(?P<major>\d+),\s*(?P<minor>\d+)|(?P<size>\d+))\s"
 )
 
@@ -17,9 +17,7 @@ class Entry:
 
     mode: str
     uid: int
-    gid: int
     device: tuple[int, int] | None
-    target: str
 
 
 def parse_entry(line: bytes) -> Entry:
@@ -32,9 +30,7 @@ def parse_entry(line: bytes) -> Entry:
     return Entry(
         match.group("mode"),
         int(match.group("uid")),
-        int(match.group("gid")),
         device,
-        link_target(line),
     )
 
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from gpudoctor.formats.pci import (
+    NO_REGISTER,
     WIDTHS,
     Acs,
     DevCap,
@@ -24,10 +25,11 @@ from gpudoctor.model import Reason, Unknown
 GROUPS = (
     "port dev_cap dev_ctl dev_cap2 dev_ctl2 lnk_cap lnk_sta lnk_ctl lnk_ctl2 ecrc acs rebar".split()
 )
-_ABSENT = Unknown(Reason.NOT_PRESENT, "the function has no such PCI register")
 _SILENT = Unknown(Reason.NOT_IN_RECORDING, "this lspci dump does not print it")
 # Registers that every PCI Express function has, and one that older pciutils cannot print.
 _UNPRINTED = {"port", "dev_cap", "dev_ctl", "lnk_sta", "dev_ctl2"}
+# Those beyond 256 bytes, which lspci cannot reach on every host: it then prints none of them.
+_EXTENDED = {"ecrc", "acs", "rebar"}
 _PORTS = {
     "Endpoint": PortType.ENDPOINT,
     "Legacy Endpoint": PortType.LEGACY_ENDPOINT,
@@ -90,16 +92,19 @@ def groups(lines: str) -> dict[str, Any]:
         "acs": _acs(at.get("ACSCap", ""), at.get("ACSCtl", "")),
         "rebar": _rebar(lines),
     }
-    whole = re.search(r"^Capabilities: .*Express", lines, re.M)
+    whole = re.search(r"^Capabilities: .*Express", lines, re.M) is not None
+    extended = whole and re.search(r"^Capabilities: \[[1-9a-f][0-9a-f]{2}\b", lines, re.M)
     return {
-        name: value if value is not None else _missing(name, whole is not None)
+        name: value
+        if value is not None
+        else _missing(name, bool(extended) if name in _EXTENDED else whole)
         for name, value in found.items()
     }
 
 
 def _missing(name: str, whole: bool) -> Unknown:
-    """Return why a group is not there: only a record with its Express block proves absence."""
-    return _ABSENT if whole and name not in _UNPRINTED else _SILENT
+    """Return why a group is not there: only a record with its block of registers proves absence."""
+    return NO_REGISTER if whole and name not in _UNPRINTED else _SILENT
 
 
 def _blocks(lines: str) -> dict[str, str]:

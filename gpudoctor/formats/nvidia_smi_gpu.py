@@ -80,6 +80,7 @@ class EccCounts:
     volatile_uncorrected: Whole
     aggregate_corrected: Whole
     aggregate_uncorrected: Whole
+    volatile_sram_uncorrected: Whole
     sram_threshold_exceeded: Flag
 
 

@@ -198,6 +198,7 @@ def _ecc(at: _Node) -> EccCounts:
         volatile_uncorrected=_ecc_sum(volatile, corrected=False),
         aggregate_corrected=_ecc_sum(aggregate, corrected=True),
         aggregate_uncorrected=_ecc_sum(aggregate, corrected=False),
+        volatile_sram_uncorrected=_sram(volatile),
         sram_threshold_exceeded=at.flag("ecc_errors/aggregate/sram_threshold_exceeded"),
     )
 
@@ -208,6 +209,13 @@ def _ecc_sum(group: Element | None, corrected: bool) -> Whole:
     if counts:
         return sum(counts)
     return next(iter(values), Unknown(Reason.NOT_PRESENT, "nvidia-smi does not report it"))
+
+
+def _sram(group: Element | None) -> Whole:
+    """Add up the uncorrectable errors of SRAM, which no row remapping repairs."""
+    tags = () if group is None else (c for c in group if c.tag.startswith("sram_uncorrectable"))
+    counts = [value for c in tags if not isinstance(value := whole(c.text), Unknown)]
+    return sum(counts) if counts else Unknown(Reason.NOT_PRESENT, "nvidia-smi does not report it")
 
 
 def _ecc_texts(group: Element, corrected: bool) -> Iterator[str | None]:

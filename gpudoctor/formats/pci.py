@@ -10,6 +10,8 @@ from enum import IntEnum
 from gpudoctor.model import Reason, Unknown
 
 NOT_READ = Unknown(Reason.NOT_PRESENT, "not read")
+# The function was read and does not have the register: absence is known, unlike all other reasons.
+NO_REGISTER = Unknown(Reason.NOT_PRESENT, "the function has no such PCI register")
 GIGATRANSFERS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
 WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpudoctor.formats.pci import (
+    NO_REGISTER,
     WIDTHS,
     Acs,
     DevCap,
@@ -26,7 +27,10 @@ EXPRESS, AER, ACS, REBAR = 0x10, 0x0001, 0x000D, 0x0015
 _NEEDS_ROOT = Unknown(
     Reason.NO_PERMISSION, "PCI registers beyond the first 64 bytes can be read by root only"
 )
-_ABSENT = Unknown(Reason.NOT_PRESENT, "the function has no such PCI register")
+_SHORT = Unknown(
+    Reason.NOT_PRESENT,
+    "the extended config space (beyond 256 bytes) cannot be reached on this host",
+)
 _CUT = Unknown(Reason.PARSE_FAILED, "config space ends in the middle of a register")
 _GONE = Unknown(Reason.NOT_PRESENT, "the function does not answer: all registers read as ones")
 _ASPM = {0: (), 1: ("L0s",), 2: ("L1",), 3: ("L0s", "L1")}
@@ -49,7 +53,7 @@ def parse(data: bytes) -> Registers:
         device=device,
         revision=data[8],
         class_code=data[11] << 16 | data[10] << 8 | data[9],
-        bus=(data[0x19], data[0x1A]) if bridge else _ABSENT,
+        bus=(data[0x19], data[0x1A]) if bridge else NO_REGISTER,
     )
 
 
@@ -62,16 +66,16 @@ def unread(why: Unknown) -> Registers:
 def _groups(data: bytes) -> Registers:
     """Return the capability registers only."""
     if not data[6] & 0x10:
-        return unread(_ABSENT)
+        return unread(NO_REGISTER)
     if len(data) <= 128:
         return unread(_NEEDS_ROOT)
     express = _capability(data, EXPRESS)
-    groups = unread(_ABSENT)
-    if express:
-        groups = _express(data, express)
+    if not express:
+        return unread(NO_REGISTER)
+    groups = _express(data, express)
     extended = _extended(data)
-    if len(data) <= 256 or not express:
-        return groups
+    if extended is None:
+        return replace(groups, ecrc=_SHORT, acs=_SHORT, rebar=_SHORT)
     return replace(
         groups,
         ecrc=_ecrc(data, extended.get(AER, 0)),
@@ -91,8 +95,13 @@ def _capability(data: bytes, wanted: int) -> int:
     return 0
 
 
-def _extended(data: bytes) -> dict[int, int]:
-    """Return the first offset of each extended capability, by id."""
+def _extended(data: bytes) -> dict[int, int] | None:
+    """Return the first offset of each extended capability, by id; None where out of reach.
+
+    Without memory-mapped config space (many virtual machines) there are 256 bytes, or all ones.
+    """
+    if len(data) < 0x104 or data[0x100:0x104] == b"\xff" * 4:
+        return None
     found: dict[int, int] = {}
     at, seen = 0x100, set[int]()
     while 0x100 <= at <= len(data) - 4 and at not in seen:
@@ -118,9 +127,9 @@ def _express(data: bytes, cap: int) -> Registers:
     if flags is None or dev_cap is None or dev_ctl is None:
         return unread(_CUT)
     kind = flags >> 4 & 0xF
-    port = PortType(kind) if kind in set(PortType) else _ABSENT
+    port = PortType(kind) if kind in set(PortType) else NO_REGISTER
     groups = replace(
-        unread(_ABSENT),
+        unread(NO_REGISTER),
         port=port,
         dev_cap=DevCap(128 << (dev_cap & 7), bool(dev_cap & 0x20)),
         dev_ctl=DevCtl(dev_ctl),
@@ -168,21 +177,21 @@ def _second(data: bytes, cap: int, groups: Registers) -> Registers:
 def _ecrc(data: bytes, cap: int) -> Ecrc | Unknown:
     word = _read(data, "<I", cap + 0x18)
     if not cap or word is None:
-        return _ABSENT if not cap else _CUT
+        return NO_REGISTER if not cap else _CUT
     return Ecrc(*(bool(word & bit) for bit in (0x20, 0x40, 0x80, 0x100)))
 
 
 def _acs(data: bytes, cap: int) -> Acs | Unknown:
     can, does = _read(data, "<H", cap + 4), _read(data, "<H", cap + 6)
     if not cap or can is None or does is None:
-        return _ABSENT if not cap else _CUT
+        return NO_REGISTER if not cap else _CUT
     return Acs(can & 0x7F, does & 0x7F)
 
 
 def _rebar(data: bytes, cap: int) -> tuple[ResizableBar, ...] | Unknown:
     first = _read(data, "<I", cap + 8)
     if not cap or first is None:
-        return _ABSENT if not cap else _CUT
+        return NO_REGISTER if not cap else _CUT
     bars = []
     for entry in range(min(first >> 5 & 7, 6)):
         can, ctl = _read(data, "<I", cap + 4 + 8 * entry), _read(data, "<I", cap + 8 + 8 * entry)

@@ -9,7 +9,7 @@ _ESCAPE = re.compile(r"[\x1b\ufffd]\[[0-9;]*m")
 _DEVICE = re.compile(r"(?:GPU|NIC)\d+|(?:mlx|bnxt_re|irdma|qedr|efa|rdmap|rocep|ib|hfi1_)[\w.:-]*")
 _LINK = re.compile(r"X|SYS|NODE|PHB|PXB|PIX|NV\d+")
 _GLUED = re.compile(rf"(?:{_LINK.pattern})+")
-_NIC_NAME = re.compile(r"^\s*(NIC\d+):\s*(\S+)", re.MULTILINE)
+_NIC_NAME = re.compile(r"^[ \t]*(NIC\d+):[ \t]*(\S+)", re.MULTILINE)
 _STATES = frozenset({"X", "OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 
 
@@ -65,6 +65,8 @@ def parse_topology(text: str) -> Topology:
     gpus = tuple(c for c in columns if c.startswith("GPU") and c in tails)
     if not gpus:
         raise ValueError("the topology matrix has no GPU row")
+    if len(gpus) > 1 and not any(a in gpus and b in gpus and a != b for a, b in links):
+        raise ValueError("the matrix names no links between GPUs: not that of topo -m")
     return Topology(
         gpus,
         tuple(c for c in columns if not c.startswith("GPU")),

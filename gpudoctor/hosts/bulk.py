@@ -39,7 +39,8 @@ def bulk_text(group: Sequence[Bulk]) -> str:
     first = group[0]
     patterns = list(dict.fromkeys(p for probe in group for p in probe.patterns))
     if isinstance(first, Files):
-        return shell.read_files(patterns, first.cap + 1)
+        read = shell.read_plain_files if first.no_links else shell.read_files
+        return read(patterns, first.cap + 1)
     return shell.list_entries(patterns)
 
 

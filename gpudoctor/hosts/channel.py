@@ -6,14 +6,6 @@ from typing import Protocol
 class Reading(Protocol):
     """The bytes that come from a channel."""
 
-    async def readline(self) -> bytes:
-        """Return one line with its newline; empty at the end."""
-        ...
-
-    async def readexactly(self, n: int, /) -> bytes:
-        """Return n bytes. Raises asyncio.IncompleteReadError at the end."""
-        ...
-
     async def read(self, n: int = ..., /) -> bytes:
         """Return up to n bytes; empty at the end."""
         ...

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from typing import Protocol
 
 from gpudoctor.hosts.session import Job, JobAnswer
 from gpudoctor.hosts.side import LiveSide
@@ -14,23 +13,6 @@ from gpudoctor.model.error import Refusal
 
 RECONNECT_SECONDS = 60.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
-
-
-class HostShell(Protocol):
-    """Runs sh texts on a host, one answer each."""
-
-    @property
-    def user(self) -> str:
-        """Return whom the host lets us be; root can change it."""
-        ...
-
-    async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
-        """Run one line of sh, `cap` in bytes of output; a lost answer says so and never raises."""
-        ...
-
-    async def close(self) -> None:
-        """Leave the host."""
-        ...
 
 
 class LiveShell:
@@ -54,7 +36,7 @@ class LiveShell:
         self._side = side
 
     async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
-        """Run one line of sh."""
+        """Run one line of sh, `cap` in bytes of output; a lost answer says so and never raises."""
         assert self._side is not None
         return await self._side.session.run(Job(text, cap=cap))
 

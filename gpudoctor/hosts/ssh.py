@@ -27,16 +27,6 @@ class SshReading:
         """Take asyncssh's reader of bytes."""
         self._reader = reader
 
-    async def readline(self) -> bytes:
-        """Return one line with its newline; empty at the end."""
-        with _broken_means_lost():
-            return await self._reader.readline()
-
-    async def readexactly(self, n: int, /) -> bytes:
-        """Return n bytes. Raises asyncio.IncompleteReadError at the end."""
-        with _broken_means_lost():
-            return await self._reader.readexactly(n)
-
     async def read(self, n: int = -1, /) -> bytes:
         """Return up to n bytes; empty at the end."""
         with _broken_means_lost():
@@ -136,11 +126,6 @@ class SshTransport:
                     await connection.wait_closed()
             except TimeoutError:
                 connection.abort()
-
-    def abort(self) -> None:
-        """Cut the connection at once, as a lost network would."""
-        for connection in reversed(self._connections):
-            connection.abort()
 
     def _lost(self, error: Exception) -> HostUnreachable:
         what = f"the connection to {self.label} was lost ({error}): try again"

@@ -15,6 +15,7 @@ from gpudoctor.model.finding import (
     info,
     issue,
     non_issue,
+    not_read,
     unknown,
 )
 from gpudoctor.model.probe import Evidence, Files, Later, Listing, Probe, Side, Tool
@@ -47,6 +48,7 @@ __all__ = [
     "info",
     "issue",
     "non_issue",
+    "not_read",
     "per_target",
     "unknown",
 ]

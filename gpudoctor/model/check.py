@@ -1,11 +1,12 @@
 """Checks: one rule each, a pure function of facts, known by a stable id."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from gpudoctor.model.fact import Unknown
-from gpudoctor.model.finding import Finding, Panel, Status, Verdict
+from gpudoctor.model.finding import Finding, Panel, Verdict, not_read
 from gpudoctor.model.reader import Facts, Reader
 
 Judge = Callable[..., Verdict | Iterable[Verdict]]
@@ -56,7 +57,7 @@ class Check:
         for reader in self.reads:
             value = facts[reader]
             if isinstance(value, Unknown):
-                return [Verdict(Status.UNKNOWN, value.detail or str(value), unknown=value)]
+                return [not_read(value)]
             values.append(value)
         values += [facts[reader] for reader in self.optional]
         answer = self.judge(*values)
@@ -93,24 +94,31 @@ def check(
 def per_target(items: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
     """Merge the verdicts of many targets: one for each distinct status, naming its targets.
 
-    Verdicts alike in status, class, impact, needs and reason become one. Differing observed values
-    are listed by target; the first summary stands, so let summaries name no single target's value.
+    Verdicts alike in status, class, impact, needs and reason (with its detail, whatever address it
+    names) become one. Differing observed values
+    are listed once each with their targets, as `29 °C (a, b); 31 °C (c)`; the first summary stands,
+    so let summaries name no single target's value.
     """
     groups: dict[tuple[object, ...], list[tuple[str, Verdict]]] = {}
     for target, verdict in items:
-        reason = verdict.unknown.reason if verdict.unknown else None
+        reason = _ADDRESS.sub("", str(verdict.unknown)) if verdict.unknown else None
         key = (verdict.status, verdict.cls, verdict.impact, verdict.needs, reason)
         groups.setdefault(key, []).append((target, verdict))
     return [_merged(group) for group in groups.values()]
 
 
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\d+")
+
+
 def _merged(group: list[tuple[str, Verdict]]) -> Verdict:
     first = group[0][1]
-    values = {verdict.observed for _, verdict in group}
+    values: dict[str, list[str]] = {}
+    for target, verdict in group:
+        values.setdefault(verdict.observed, []).append(target)
     observed = (
         first.observed
         if len(values) == 1
-        else "; ".join(f"{target}: {verdict.observed}" for target, verdict in group)
+        else "; ".join(f"{seen or 'nothing'} ({', '.join(at)})" for seen, at in values.items())
     )
     width = min(len(verdict.changes) for _, verdict in group)
     changes = tuple(

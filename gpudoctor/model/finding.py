@@ -176,6 +176,11 @@ def unknown(reason: Reason, detail: str, **more: object) -> Verdict:
     )
 
 
+def not_read(value: Unknown) -> Verdict:
+    """Return a verdict: this value is unknown, for its own reason."""
+    return Verdict(Status.UNKNOWN, value.detail or str(value), unknown=value)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a check says about a host: a verdict with its identity, scope and evidence."""

@@ -25,7 +25,9 @@ class Files:
 
     `cap` is bytes a file: a longer one is too-big, or cut where its `head` is all that matters.
     `guarded` files are written by the container or by users, and travel in a
-    job of their own so that their content can never pass for another file's.
+    job of their own so that their content can never pass for another file's. `no_links` files lie
+    under /proc/PID/root, where a link would lead to the host's own files and devices: only plain
+    files are opened.
     """
 
     key: str
@@ -34,6 +36,7 @@ class Files:
     side: Side = Side.HOST
     guarded: bool = False
     head: bool = False
+    no_links: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,16 @@ class Evidence:
     def text(self) -> str:
         """Return the tool's output as safe text."""
         return clean(self.stdout)
+
+    @property
+    def unread(self) -> Unknown | None:
+        """Return why nothing could be read, or None: that nothing is there was read, too."""
+        absent = self.problem is None or self.problem.reason is Reason.NOT_PRESENT
+        return None if absent else self.problem
+
+    def present(self) -> bool | Unknown:
+        """Return whether anything was there: False where nothing is, Unknown where not read."""
+        return self.unread or self.problem is None
 
     def get(self, path: str) -> str | Unknown:
         """Return one file's safe text without its last newline, or why it is unknown."""

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar, cast
 
 from gpudoctor.model.fact import Reason, Unknown
 from gpudoctor.model.probe import Evidence, Later, Probe
+from gpudoctor.text import one_line
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -68,5 +69,5 @@ class Facts:
         try:
             return reader.parse(*inputs)
         except (ValueError, KeyError, IndexError, ArithmeticError) as error:
-            what = str(error) or type(error).__name__
-            return Unknown(Reason.PARSE_FAILED, f"{reader.key}: {what[:160]}")
+            what = one_line(str(error), 160) or type(error).__name__
+            return Unknown(Reason.PARSE_FAILED, f"{reader.key}: {what}")

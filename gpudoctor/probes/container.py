@@ -85,8 +85,8 @@ Nodes = dict[str, Entry]
 
 def _nodes(evidence: Evidence) -> Nodes | Unknown:
     """Return the NVIDIA character devices by path; none at all is an empty mapping."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     entries = {
         path: parse_entry(line)
         for path, line in evidence.files.items()
@@ -153,7 +153,7 @@ def _conf(init: Init | Unknown, kind: str | Unknown, evidence: Evidence) -> Cont
     """Choose the conf by the id in the AppArmor profile, else by the container's hostname."""
     given = evidence.get(GIVEN_CONF)
     if not isinstance(given, Unknown):
-        return ContainerConf(GIVEN_CONF, "", parse_lxc_conf(given))
+        return ContainerConf("the given configuration", "", parse_lxc_conf(given))
     if isinstance(init, Unknown) or isinstance(kind, Unknown):
         return next(each for each in (init, kind) if isinstance(each, Unknown))
     if "lxc" not in kind:
@@ -192,14 +192,8 @@ CONTAINER_CONF: Reader[ContainerConf] = Reader(
 _HOST_CGROUP = Files("host-cgroup-kind", ("/sys/fs/cgroup/cgroup.controllers",))
 
 
-def _unified(evidence: Evidence) -> bool | Unknown:
-    """Return whether the host mounts cgroup v2 alone, where v1 keys have no effect."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
-    return evidence.problem is None
-
-
-CGROUP_V2: Reader[bool] = Reader("cgroup-v2", (_HOST_CGROUP,), _unified, tolerant=True)
+# Whether the host mounts cgroup v2 alone, where v1 keys have no effect.
+CGROUP_V2: Reader[bool] = Reader("cgroup-v2", (_HOST_CGROUP,), Evidence.present, tolerant=True)
 
 _GROUP_FILES = (
     "memory.max",

@@ -44,8 +44,8 @@ class Libraries:
 def _libraries(init: object, listing: Evidence, loader: Evidence) -> Libraries | Unknown:
     if isinstance(init, Unknown):
         return init
-    if listing.problem and listing.problem.reason is not Reason.NOT_PRESENT:
-        return listing.problem
+    if listing.unread:
+        return listing.unread
     lines = {p: line for p, line in listing.files.items() if not isinstance(line, Unknown)}
     plain = {path: line for path, line in lines.items() if "/compat/" not in path}
     compat = _versions(path for path in lines if "/compat/" in path).get("libcuda", frozenset())

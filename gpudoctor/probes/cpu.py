@@ -74,8 +74,8 @@ class CpuFreq:
 
 
 def _cpufreq(evidence: Evidence) -> CpuFreq | Unknown:
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     texts = evidence.texts()
     columns = [
         Counter(text.strip() for path, text in texts.items() if path.endswith(f"/{name}"))

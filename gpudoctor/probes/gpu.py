@@ -12,12 +12,20 @@ from gpudoctor.tables.drivers import Arch, arch_of
 from gpudoctor.text import one_line
 
 # Exit codes of the guard, outside what nvidia-smi itself uses.
-_NO_MODULE, _HANGING, _AT_RISK = 121, 122, 123
+_NO_NODE, _NO_MODULE, _HANGING, _AT_RISK = 120, 121, 122, 123
 
 MEANINGS = (
     (
         _NO_MODULE,
         Unknown(Reason.NOT_PRESENT, "the nvidia kernel module is not loaded, so no GPU can answer"),
+    ),
+    (
+        _NO_NODE,
+        Unknown(
+            Reason.NOT_PRESENT,
+            "there is no /dev/nvidiactl, and nvidia-smi would make it: not started; "
+            "run `nvidia-smi` once by hand, or nvidia-persistenced",
+        ),
     ),
     (
         _HANGING,
@@ -37,9 +45,10 @@ MEANINGS = (
     ),
 )
 
-# knowledge 0.0: only with the module loaded, none hanging, and no sign of a lost GPU in the log.
+# knowledge 0.0: only with the module loaded, none hanging, and no sign of a lost GPU in the log;
+# and with its device node there, since as root it would make the nodes itself.
 _GUARD = (
-    f"[ -d /sys/module/nvidia ] || exit {_NO_MODULE}; "
+    f"[ -d /sys/module/nvidia ] || exit {_NO_MODULE}; [ -e /dev/nvidiactl ] || exit {_NO_NODE}; "
     "for s in /proc/[0-9]*/stat; do { read -r _ c t _ <$s; } 2>/dev/null || continue; "
     f'[ "$c $t" = "(nvidia-smi) D" ] && exit {_HANGING}; done; '
     "{ journalctl -k -b -q --no-pager; dmesg; } 2>/dev/null "

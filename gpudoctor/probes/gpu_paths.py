@@ -15,6 +15,10 @@ from gpudoctor.probes.pci import (
 )
 from gpudoctor.probes.pci_hop import CONFIG_BYTES, HOP_FILES, Hop, read_hop
 
+GUEST = (
+    "The real port above the GPU does not show here (a virtual machine, or a partial record): the "
+    "hypervisor decides on this register."
+)
 _RECORDED = Unknown(Reason.NOT_IN_RECORDING, "an lspci dump does not tell it")
 
 
@@ -39,6 +43,11 @@ class GpuPath:
     def port(self) -> Hop | None:
         """Return the port that the GPU's link ends in, or None where the bus shows none."""
         return self.bridges[-1] if self.bridges else None
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether the real port above the GPU does not show."""
+        return self.port is None or self.port.emulated
 
     @property
     def root(self) -> Hop | None:
@@ -116,9 +125,8 @@ def _groups(
         return gpus
     if gpus[0].recorded:
         return _dumped_groups(gpus, {} if isinstance(dump, Unknown) else dump)
-    problem = links.problem
-    if problem and problem.reason is not Reason.NOT_PRESENT:
-        return problem
+    if links.unread:
+        return links.unread
     return {gpu.bdf: _group(gpu.bdf, files, links) for gpu in gpus}
 
 

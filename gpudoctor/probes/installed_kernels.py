@@ -53,8 +53,8 @@ NVIDIA_ON_DISK = Listing(
 
 def _with_module(evidence: Evidence) -> frozenset[str] | Unknown:
     """Return the kernels that have an nvidia module in one of the usual places."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     paths = [path for path, line in evidence.files.items() if not isinstance(line, Unknown)]
     return frozenset(m.group(1) for m in map(_FOLDER.fullmatch, paths) if m)
 

@@ -70,8 +70,8 @@ _ENGINES = re.compile(r"docker|libpod|kubepods|containerd|crio|lxc|machine\.slic
 
 def _inside_container(evidence: Evidence) -> str | Unknown:
     """Return which kind of container the host side itself is in; "" for none."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     texts = evidence.texts()
     if _MARKS[0] in texts:
         return texts[_MARKS[0]].strip() or "container"
@@ -181,7 +181,4 @@ def _kernel_log(evidence: Evidence, inside: str | Unknown) -> KernelLog | Unknow
 
 KERNEL_LOG_READ: Reader[KernelLog] = Reader(
     "kernel-log-read", (KERNEL_LOG, INSIDE_CONTAINER), _kernel_log, tolerant=True
-)
-KERNEL_LOG_LINES_READ: Reader[tuple[str, ...]] = Reader(
-    "kernel-log-lines", (KERNEL_LOG_READ,), lambda log: log.lines
 )

@@ -11,6 +11,8 @@ LOCKDOWN_FILE = Files("kernel-lockdown", (_FILE, _LSM))
 
 def _lockdown(evidence: Evidence, inside: str | Unknown) -> str | Unknown:
     """Return the active mode; `absent` where securityfs shows that the kernel has no lockdown."""
+    if evidence.unread:
+        return evidence.unread
     text = evidence.get(_FILE)
     if not isinstance(text, Unknown):
         return parse_choice(text).active

@@ -71,8 +71,8 @@ class RdmaPort:
 def _rdma(devices: Evidence, ports: Evidence) -> tuple[RdmaPort, ...] | Unknown:
     """Return the RDMA ports; none at all is an empty tuple, not an Unknown."""
     for evidence in (devices, ports):
-        if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-            return evidence.problem
+        if evidence.unread:
+            return evidence.unread
     texts = ports.texts()
     found = []
     for path in sorted(texts):
@@ -111,7 +111,7 @@ _CONF_FILES = ("/etc/nccl.conf", "/root/.nccl.conf")
 def _conf_probe(servers: tuple[Server, ...]) -> Files:
     roots = [f"/proc/{int(server.pid)}/root" for server in servers[:8]]
     paths = tuple(f"{root}{name}" for root in roots for name in reversed(_CONF_FILES))
-    return Files("nccl-conf", paths, guarded=True)
+    return Files("nccl-conf", paths, guarded=True, no_links=True)
 
 
 NCCL_CONF = Later("nccl-conf", (SERVERS,), _conf_probe)

@@ -11,6 +11,7 @@ from gpudoctor.formats import lspci
 from gpudoctor.formats.listing import link_target
 from gpudoctor.formats.lspci import LspciFunction
 from gpudoctor.model import Evidence, Files, Listing, Reader, Reason, Unknown
+from gpudoctor.text import one_line
 
 BDF = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NVIDIA = 0x10DE
@@ -31,6 +32,7 @@ class PciFunction:
     class_code: int
     path: tuple[str, ...]
     recorded: bool = False
+    name: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -41,6 +43,12 @@ class PciFunction:
     def ids(self) -> str:
         """Return `vendor:device` as lspci -nn prints it, `????` for what was not told."""
         return ":".join(f"{n:04x}" if n else "????" for n in (self.vendor, self.device))
+
+    @property
+    def label(self) -> str:
+        """Return the ids, or what a dump without them calls the function."""
+        told = self.vendor and self.device
+        return self.ids if told else self.name or "ids not shown"
 
 
 PCI_LINKS = Listing("pci-links", (f"{DEVICES}/*",))
@@ -100,7 +108,8 @@ def _recorded(dump: dict[str, LspciFunction], bdf: str) -> PciFunction:
         0 if isinstance(value, Unknown) else value
         for value in (known.vendor, known.device, known.class_code)
     )
-    return PciFunction(bdf, vendor, device, kind, lspci.upstream(dump, bdf), recorded=True)
+    above, name = lspci.upstream(dump, bdf), re.split(r" \((?:rev|prog-if) ", dump[bdf].name)[0]
+    return PciFunction(bdf, vendor, device, kind, above, recorded=True, name=one_line(name, 80))
 
 
 PCI_FUNCTIONS: Reader[dict[str, PciFunction]] = Reader(

@@ -120,8 +120,7 @@ class _Source:
             return link_target(line).rsplit("/", 1)[-1]
         if self.dumped:
             return self.dumped.driver
-        problem = self.links.problem
-        return problem if problem and problem.reason is not Reason.NOT_PRESENT else ""
+        return self.links.unread or ""
 
     def vfs(self) -> tuple[int, int] | Unknown:
         on, total = self.number("sriov_numvfs"), self.number("sriov_totalvfs")

@@ -19,8 +19,9 @@ _MEANINGS = (
     ),
 )
 _LOOPBACK = re.compile(r"0\.0\.0\.0|127\.0\.0\.1|localhost|::")
+# -q: no .curlrc, which may name a file to write; -B: no __pycache__; -I: no code of the user's.
 _GET = (
-    "if command -v curl >/dev/null;then curl -fsS --noproxy '*' -m 3 {url};else python3 -c "
+    "if command -v curl >/dev/null;then curl -q -fsS --noproxy '*' -m 3 {url};else python3 -IBc "
     "'import urllib.request as u;"
     'print(u.build_opener(u.ProxyHandler({{}})).open("{url}",timeout=3).read(1<<20).decode())\';fi'
     f"||exit {_REFUSED}"

@@ -68,7 +68,7 @@ def _packages_probe(mapped: dict[int, Mapped]) -> Files | Unknown:
             patterns += [f"{root}/{n}-*.dist-info/direct_url.json" for n in ("sglang", "vllm")]
     if not patterns:
         return Unknown(Reason.NOT_PRESENT, "the server has no Python package folder mapped")
-    return Files("server-packages", tuple(patterns), cap=4096, guarded=True)
+    return Files("server-packages", tuple(patterns), cap=4096, guarded=True, no_links=True)
 
 
 SERVER_PACKAGES = Later("server-packages", (MAPPED,), _packages_probe)

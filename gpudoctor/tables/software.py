@@ -81,11 +81,3 @@ def at_least(version: str, floor: str) -> bool:
     wanted = version_of(floor)
     found = version_of(release.group(0) if release else "")
     return found[: len(wanted)] + (0,) * (len(wanted) - len(found)) >= wanted
-
-
-def engine_age(package: str, version: str) -> bool:
-    """Return whether an engine's release is known to be old; False where that is not known."""
-    last = _table("torch.toml")["engines_old_to"].get(package)
-    if last is None or re.match(r"0\.0\.0", version) or "dev" in version:
-        return False
-    return not at_least(version, last) or version_of(version)[:3] == version_of(last)

@@ -1,16 +1,11 @@
-"""Kernel knobs of memory: swap, huge pages, reclaim, writeback, merging, overcommit, mappings."""
+"""Kernel knobs of memory: swap, reclaim, writeback, overcommit, mappings."""
 
-from typing import NamedTuple
-
-from gpudoctor.formats.choice import Choice, parse_choice
 from gpudoctor.model import (
     Class,
     Evidence,
     Files,
     Impact,
-    Listing,
     Reader,
-    Reason,
     Unknown,
     Verdict,
     check,
@@ -68,67 +63,8 @@ def swappiness(value: int, swap: int | Unknown) -> Verdict:
         Impact.LOW,
         f"{value}, {swap / _GIB:.1f} GiB of swap",
         "at most 10",
-        remedy="sysctl -w vm.swappiness=10 (not 0: that changes behaviour near out-of-memory).",
-    )
-
-
-_THP = "/sys/kernel/mm/transparent_hugepage"
-
-
-def _choice(key: str, path: str) -> Reader[Choice]:
-    def parse(evidence: Evidence) -> Choice | Unknown:
-        text = evidence.get(path)
-        return text if isinstance(text, Unknown) else parse_choice(text)
-
-    return Reader(key, (Files(key, (path,)),), parse)
-
-
-THP_ENABLED = _choice("thp-enabled", f"{_THP}/enabled")
-THP_DEFRAG = _choice("thp-defrag", f"{_THP}/defrag")
-
-
-@check(
-    "kern-thp-enabled",
-    "Transparent huge pages",
-    reads=(THP_ENABLED,),
-    why="Pinned host buffers gain a little from huge pages, khugepaged adds a little jitter. "
-    "Upstream is split (tuned hpc-compute: always; network-latency: never), so only never is "
-    "flagged, and weakly.",
-    source="kernel.org admin-guide/mm/transhuge.rst; tuned hpc-compute and network-latency",
-)
-def thp_enabled(choice: Choice) -> Verdict:
-    """Judge the active word."""
-    if choice.active in {"always", "madvise"}:
-        return good("Transparent huge pages may be used", choice.active, "madvise or always")
-    return issue(
-        "Transparent huge pages are off",
-        Class.P2,
-        Impact.LOW,
-        choice.active,
-        "madvise or always",
-        remedy=f"echo madvise > {_THP}/enabled (new mappings only).",
-    )
-
-
-@check(
-    "kern-thp-defrag",
-    "Huge page defragmentation",
-    reads=(THP_DEFRAG,),
-    why="With always, a page fault waits while the kernel compacts memory.",
-    source="kernel.org admin-guide/mm/transhuge.rst (defrag)",
-)
-def thp_defrag(choice: Choice) -> Verdict:
-    """Judge the active word."""
-    wanted = "madvise, defer, defer+madvise or never"
-    if choice.active != "always":
-        return good("Faults do not wait for compaction by default", choice.active, wanted)
-    return issue(
-        "Every huge page fault may wait for compaction",
-        Class.P0,
-        Impact.LOW,
-        "always",
-        wanted,
-        remedy=f"echo madvise > {_THP}/defrag",
+        remedy="`sysctl -w vm.swappiness=10` (not 0: that changes behaviour near out-of-memory); "
+        f"undo: `sysctl -w vm.swappiness={value}`.",
     )
 
 
@@ -153,66 +89,8 @@ def zone_reclaim(mode: int) -> Verdict:
         Impact.MEDIUM,
         str(mode),
         "0",
-        remedy="sysctl -w vm.zone_reclaim_mode=0, and look which tuned profile set it.",
-    )
-
-
-_KSM = "/sys/kernel/mm/ksm"
-
-
-class Ksm(NamedTuple):
-    """KSM's switch (0 stopped, 1 running, 2 unmerging) and how many pages it merges."""
-
-    run: int
-    sharing: int
-
-
-def _ksm(evidence: Evidence) -> Ksm:
-    texts = evidence.texts()
-    return Ksm(int(texts[f"{_KSM}/run"]), int(texts[f"{_KSM}/pages_sharing"]))
-
-
-KSM: Reader[Ksm] = Reader("ksm", (Files("ksm", (f"{_KSM}/run", f"{_KSM}/pages_sharing")),), _ksm)
-
-
-def _guests(evidence: Evidence) -> int | Unknown:
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
-    return sum(not isinstance(line, Unknown) for line in evidence.files.values())
-
-
-GUESTS: Reader[int] = Reader(
-    "running-vms",
-    (Listing("running-vms", ("/run/qemu-server/*.pid", "/run/libvirt/qemu/*.pid")),),
-    _guests,
-    tolerant=True,
-)
-
-
-@check(
-    "kern-ksm",
-    "Kernel same-page merging",
-    reads=(KSM,),
-    optional=(GUESTS,),
-    why="Scanning for equal pages burns a core. Proxmox ships ksmtuned, which starts it above a "
-    "memory threshold; it pays only where virtual machines run.",
-    source="kernel.org admin-guide/mm/ksm.rst",
-)
-def ksm(state: Ksm, guests: int | Unknown) -> Verdict:
-    """Judge merging by whether a virtual machine profits."""
-    seen = f"run {state.run}, {state.sharing} pages merged"
-    if state.run != 1 or state.sharing == 0:
-        return good("Same-page merging does not work here now", seen, "0, or nothing merged")
-    if guests != 0:
-        return info("Same-page merging works, and virtual machines may profit", seen)
-    return issue(
-        "Same-page merging works, and no virtual machine runs",
-        Class.P0,
-        Impact.LOW,
-        seen,
-        "0",
-        remedy="systemctl stop ksmtuned; echo 0 > /sys/kernel/mm/ksm/run (0 keeps merged pages; "
-        "2 would unmerge them at once).",
+        remedy="`sysctl -w vm.zone_reclaim_mode=0`, and look which tuned profile set it; undo: "
+        f"the same with {mode}.",
     )
 
 
@@ -260,9 +138,16 @@ def dirty(values: dict[str, int], memory: dict[str, int] | Unknown) -> Verdict:
         Impact.LOW,
         seen,
         "at most 16 GiB",
-        remedy="sysctl -w vm.dirty_background_bytes=1073741824 vm.dirty_bytes=4294967296 (zeroes "
-        "the ratios; write those back to undo).",
+        remedy="`sysctl -w vm.dirty_background_bytes=1073741824 vm.dirty_bytes=4294967296`, which "
+        f"zeroes the ratios; undo: `sysctl -w vm.dirty_background_ratio={ratio} "
+        f"{_foreground(values)}`.",
     )
+
+
+def _foreground(values: dict[str, int]) -> str:
+    """Return the setting that bounds dirty pages in the foreground now: bytes or ratio."""
+    name = "dirty_bytes" if values["dirty_bytes"] else "dirty_ratio"
+    return f"vm.{name}={values[name]}"
 
 
 MAP_COUNT = number_in("max-map-count", f"{_VM}/max_map_count")
@@ -287,10 +172,11 @@ def max_map_count(limit: int) -> Verdict:
     return issue(
         "The number of memory mappings is below the kernel's default",
         Class.P0,
-        Impact.HIGH,
+        Impact.LOW,
         str(limit),
         wanted,
-        remedy="sysctl -w vm.max_map_count=1048576",
+        remedy="`sysctl -w vm.max_map_count=1048576`; undo: the same with "
+        f"{limit}, while no process has more mappings.",
     )
 
 
@@ -322,5 +208,5 @@ def overcommit(mode: int, memory: dict[str, int] | Unknown) -> Verdict:
         Impact.HIGH,
         seen,
         "0 or 1",
-        remedy="sysctl -w vm.overcommit_memory=0",
+        remedy="`sysctl -w vm.overcommit_memory=0`; undo: the same with 2.",
     )

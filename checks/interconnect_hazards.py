@@ -1,9 +1,16 @@
 """Panel 9, what redirects peer-to-peer traffic: ACS and IOMMU, and when that can hang a server."""
 
-from gpudoctor.checks.peers import is_prone, peers_of, redirects, translated, unread
-from gpudoctor.checks.servers import per_server
+from gpudoctor.checks.interconnect_peers import (
+    hazard_of,
+    is_prone,
+    peers_of,
+    redirects,
+    unread,
+)
+from gpudoctor.checks.runtime_servers import per_server
+from gpudoctor.formats.cmdline import Cmdline
 from gpudoctor.formats.cpuinfo import Cpu
-from gpudoctor.formats.pci import PortType
+from gpudoctor.formats.pci import Acs, PortType
 from gpudoctor.formats.topo import Topology
 from gpudoctor.model import (
     Class,
@@ -20,6 +27,7 @@ from gpudoctor.model import (
 )
 from gpudoctor.probes.cpu import CPU
 from gpudoctor.probes.gpu_paths import GPU_GROUPS, GPU_PATHS, GpuPath, IommuGroup
+from gpudoctor.probes.kernel import KERNEL_PARAMETERS
 from gpudoctor.probes.nccl import NCCL_JOBS, TOPOLOGY, NcclJob
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 
@@ -29,9 +37,10 @@ from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
     "Peer-to-peer hang risk",
     reads=(GPU_FUNCTIONS, GPU_GROUPS, NCCL_JOBS, TOPOLOGY, CPU),
     optional=(GPU_PATHS,),
-    why="On PCIe GPUs of the Ada and Blackwell lines, all-reduce was reported to hang where P2P "
-    "runs through a translating IOMMU or ACS redirect; iommu=pt or clearing the redirect cured it.",
-    source="NVIDIA/nccl issues 1999 and 2079; vllm-project/vllm issue 51513",
+    why="Where P2P runs through a translating IOMMU or ACS redirect, all-reduce was reported to "
+    "hang, most of all on PCIe GPUs of the Ada and Blackwell lines; iommu=pt or clearing the "
+    "redirect cured it.",
+    source="NVIDIA/nccl issues 257, 1999 and 2079; vllm-project/vllm issue 51513",
     scope="server",
 )
 def p2p_hang_risk(
@@ -43,57 +52,48 @@ def p2p_hang_risk(
     paths: tuple[GpuPath, ...] | Unknown,
 ) -> list[Verdict]:
     """Judge the combination of P2P in use across host bridges and redirected traffic."""
-    if not is_prone(gpus):
-        return [good("No two GPUs of the lines that hangs were reported for")]
-    hazard = _hazard(groups, paths)
-    return per_server(jobs, lambda job: _hang(job, topology, cpu, hazard), lambda job: job.server)
+    if len(gpus) < 2:
+        return [good("One GPU: no peer-to-peer traffic")]
+    hazard, prone = hazard_of(groups, paths), is_prone(gpus)
+    return per_server(
+        jobs, lambda job: _hang(job, topology, cpu, hazard, prone), lambda job: job.server
+    )
 
 
-def _hazard(
-    groups: dict[str, IommuGroup | None], paths: tuple[GpuPath, ...] | Unknown
-) -> str | Unknown:
-    """Return what may redirect peer traffic, empty for nothing, or why that is not known."""
-    mapped = translated(groups)
-    if isinstance(mapped, Unknown):
-        return mapped
-    if mapped:
-        return f"the IOMMU translates {len(mapped)} GPU(s)"
-    if isinstance(paths, Unknown):
-        return paths
-    found = [redirects(path) for path in paths]
-    if any(isinstance(ports, list) and ports for ports in found):
-        count = sum(1 for ports in found if isinstance(ports, list) and ports)
-        return f"ACS redirect above {count} GPU(s)"
-    return next((ports for ports in found if isinstance(ports, Unknown)), "")
-
-
-def _hang(job: NcclJob, topology: Topology, cpu: Cpu, hazard: str | Unknown) -> Verdict:
+def _hang(
+    job: NcclJob, topology: Topology, cpu: Cpu, hazard: str | Unknown, prone: bool
+) -> Verdict:
     peers = peers_of(job, topology, cpu)
     if hazard == "":
         return good("Nothing redirects peer-to-peer traffic", "no translation, no ACS redirect")
     if isinstance(peers, Unknown):
         return unread(peers)
-    observed = f"cutoff {peers.level}; {hazard}"
+    if not peers.links:
+        return good("The server runs on one GPU: no peer-to-peer traffic")
+    if all(link.startswith("NV") for link in peers.links.values()):
+        return good("The server's GPUs talk over NVLink", f"cutoff {peers.level}")
+    known = not isinstance(hazard, Unknown)
+    words = hazard if known else "what redirects P2P traffic could not be read"
+    observed = f"cutoff {peers.level}; {words}"
     if not peers.across_bridges:
-        return good(
-            "NCCL uses no P2P across host bridges here, so nothing can hang on it",
+        return info(
+            "NCCL uses no P2P across host bridges now, so nothing hangs on it; "
+            + ("switched on, it may" if known else "whether it would is not known"),
             observed,
-            remedy=""
-            if isinstance(hazard, Unknown)
-            else "Before NCCL_P2P_LEVEL is raised: "
-            "iommu=pt and no ACS redirect (see uefi-iommu-mode and nccl-acs-redirect).",
+            "iommu=pt and no ACS redirect before NCCL_P2P_LEVEL is raised or P2P switched on",
         )
     if isinstance(hazard, Unknown):
         return unknown(hazard.reason, f"P2P is in use; what may redirect it: {hazard.detail}")
     return issue(
         "P2P across host bridges is in use while its traffic is redirected: all-reduce may hang",
         Class.P1,
-        Impact.HIGH,
+        Impact.HIGH if prone else Impact.MEDIUM,
         observed,
         "iommu=pt, no ACS redirect, or no P2P across host bridges",
         needs=Needs.REBOOT,
         remedy="Boot with iommu=pt (and pci=disable_acs_redir= for the ports above the GPUs where "
-        "no VM uses passthrough); until then run the server with NCCL_P2P_DISABLE=1.",
+        "no VM uses passthrough); until then run the server with NCCL_P2P_DISABLE=1 and, on two "
+        "GPUs, --disable-custom-all-reduce: the engine's own kernel uses P2P too.",
     )
 
 
@@ -101,20 +101,48 @@ def _hang(job: NcclJob, topology: Topology, cpu: Cpu, hazard: str | Unknown) -> 
     "nccl-acs-redirect",
     "ACS redirect above GPUs",
     reads=(GPU_PATHS,),
+    optional=(KERNEL_PARAMETERS,),
     why="ReqRedir and CmpltRedir send peer traffic up to the root complex. On a switch port above "
     "one of several GPUs that halves bandwidth (50 against 103 GB/s measured); on a root port with "
     "one GPU the traffic crosses the root complex anyway. SrcValid+ alone is harmless.",
-    source="NVIDIA NCCL user guide, GPU troubleshooting; pciutils lib/header.h (PCI_ACS_CTRL)",
+    source="NVIDIA NCCL user guide, GPU troubleshooting; pciutils lib/header.h (PCI_ACS_CTRL); "
+    "community measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
 )
-def acs_redirect(paths: tuple[GpuPath, ...]) -> list[Verdict]:
+def acs_redirect(paths: tuple[GpuPath, ...], parameters: Cmdline | Unknown) -> list[Verdict]:
     """Judge the control bits of every bridge above a GPU."""
     shared = {path.bdf: _shared(path, paths) for path in paths}
-    ports = sorted({port for found in shared.values() for port in found})
-    return per_target((path.bdf, _acs(path, shared[path.bdf], ports)) for path in paths)
+    words = {
+        hop.bdf: hop.registers.acs.ctl & _REDIRECT
+        for path in paths
+        for hop in path.bridges
+        if hop.bdf in shared[path.bdf] and isinstance(hop.registers.acs, Acs)
+    }
+    futile = isinstance(parameters, Cmdline) and "noacs" in parameters.options("pci")
+    note = "; pci=noacs on the command line does nothing: Linux does not know it" if futile else ""
+    return per_target((path.bdf, _acs(path, shared[path.bdf], words, note)) for path in paths)
 
 
-def _acs(path: GpuPath, shared: list[str], all_shared: list[str]) -> Verdict:
+# ReqRedir and CmpltRedir of the ACS control word.
+_REDIRECT = 0x000C
+
+
+def _clear(words: dict[str, int]) -> str:
+    """Return how to clear the two bits of the ports, and the undo from what each port holds."""
+    ports = ";".join(sorted(words))
+    live = "; ".join(
+        f"{' '.join(p for p in sorted(words) if words[p] == word)}: `setpci -s PORT "
+        f"ECAP_ACS+6.w=0000:000c`, undo `setpci -s PORT ECAP_ACS+6.w={word:04x}:000c`"
+        for word in sorted(set(words.values()))
+    )
+    return (
+        "Only where no virtual machine, running or stopped, has a PCI device passed through and "
+        "every GPU's IOMMU group is identity (the groups' isolation ends with it). Lasting: boot "
+        f'with "pci=disable_acs_redir={ports}". Live, until reboot, for PORT in {live}.'
+    )
+
+
+def _acs(path: GpuPath, shared: list[str], words: dict[str, int], note: str) -> Verdict:
     ports = redirects(path)
     if isinstance(ports, Unknown):
         return unknown(ports.reason, ports.detail or "the bridges above the GPU could not be read")
@@ -123,17 +151,15 @@ def _acs(path: GpuPath, shared: list[str], all_shared: list[str]) -> Verdict:
     if not shared:
         return info(
             "Root ports redirect peer traffic, which crosses the root complex anyway",
-            f"ReqRedir+ or CmpltRedir+ on {', '.join(ports)}",
+            f"ReqRedir+ or CmpltRedir+ on {', '.join(ports)}{note}",
         )
     return issue(
         "A PCIe switch sends the GPU's peer traffic up to the root complex and back",
         Class.P0,
         Impact.HIGH,
-        f"ReqRedir+ or CmpltRedir+ on {', '.join(shared)}",
+        f"ReqRedir+ or CmpltRedir+ on {', '.join(shared)}{note}",
         "ReqRedir- CmpltRedir-",
-        remedy=f"Where no VM uses passthrough: boot with pci=disable_acs_redir="
-        f"{';'.join(all_shared)}, or live "
-        + "; ".join(f"setpci -s {port} ECAP_ACS+6.w=0000:000c" for port in all_shared),
+        remedy=_clear(words),
     )
 
 

@@ -51,8 +51,11 @@ def governor(freq: CpuFreq) -> Verdict:
         return good("The CPU governor is performance", seen, "performance")
     if freq.hardware_led and set(freq.governors) <= {"performance", "powersave"}:
         return _hardware_led(freq, seen)
+    lowest = set(freq.governors) == {"powersave"}
     return issue(
-        "The CPU governor follows the load",
+        "The CPU governor holds the lowest clock"
+        if lowest
+        else "The CPU governor follows the load",
         Class.P0,
         Impact.MEDIUM,
         f"{seen} ({freq.driver or 'driver not shown'})",
@@ -132,7 +135,7 @@ BOOST: Reader[dict[str, int]] = Reader(
     "kern-boost",
     "CPU boost",
     reads=(BOOST,),
-    why="Boost is 30-60 % of the single-thread speed of a server CPU, and one thread a GPU feeds "
+    why="Boost is a large part of a server CPU's single-thread speed, and one thread a GPU feeds "
     "the launches.",
     source="kernel.org admin-guide/pm/cpufreq.rst (boost), intel_pstate.rst (no_turbo)",
 )
@@ -148,8 +151,9 @@ def boost(switches: dict[str, int]) -> Verdict:
         Impact.MEDIUM,
         f"off in {len(off)} of {len(switches)} switch(es), first {switch}",
         "on",
-        remedy=f"Write {int(switch != _NO_TURBO)} to {switch}; an invalid-argument error means "
-        "that the firmware has boost disabled.",
+        remedy=f"Write {int(switch != _NO_TURBO)} to {switch} (undo: "
+        f"{int(switch == _NO_TURBO)}); an invalid-argument error means that the firmware has boost "
+        "disabled.",
     )
 
 

@@ -19,6 +19,7 @@ from gpudoctor.model import (
     info,
     issue,
     non_issue,
+    not_read,
     unknown,
 )
 from gpudoctor.probes.cpu import CPU, CPU_FREQ, CpuFreq
@@ -32,8 +33,8 @@ _CPPC = "/sys/devices/system/cpu/cpu0/acpi_cppc/highest_perf"
 
 def _cppc(evidence: Evidence) -> bool | Unknown:
     """Return whether the firmware describes CPPC, which amd-pstate needs."""
-    if evidence.problem and evidence.problem.reason is not Reason.NOT_PRESENT:
-        return evidence.problem
+    if evidence.unread:
+        return evidence.unread
     return _CPPC in evidence.texts()
 
 
@@ -66,6 +67,13 @@ def cpufreq_driver(
             if driver.startswith(("amd-pstate", "intel_pstate", "intel_cpufreq", "cppc_cpufreq"))
             else info("An uncommon CPU frequency driver is in use", seen)
         )
+    if cpu.family < 26 and "EPYC" not in cpu.name:
+        return info(
+            "acpi-cpufreq drives this CPU",
+            seen,
+            why="On AMD CPUs that are no server's, amd-pstate is the default from 6.5 on where the "
+            "firmware has CPPC (see uefi-cppc); with the governor performance both reach boost.",
+        )
     if cpu.family < 26:
         return non_issue(
             "acpi-cpufreq is this CPU's default driver",
@@ -96,9 +104,9 @@ def _activate(settled: bool, cppc: bool | Unknown) -> str:
 def _no_driver(cpu: Cpu, freq: Unknown, inside: str | Unknown) -> Verdict:
     """Judge a missing driver: usual in a guest or container, a firmware matter on bare metal."""
     if freq.reason is not Reason.NOT_PRESENT:
-        return unknown(freq.reason, freq.detail)
+        return not_read(freq)
     if hidden := vouched(inside, "CPU frequency driver"):
-        return unknown(hidden.reason, hidden.detail)
+        return not_read(hidden)
     if cpu.is_virtual or not cpu.is_amd and cpu.vendor != "GenuineIntel":
         return unknown(Reason.NOT_PRESENT, "no CPU frequency driver (usual in a virtual machine)")
     return issue(
@@ -135,7 +143,7 @@ def zen5(cpu: Cpu, release: str) -> Verdict:
         return good("The kernel knows Zen 5", seen, wanted)
     early = series(release) < table.zen5_boots
     return issue(
-        "The kernel is older than Zen 5's support",
+        "The kernel series predates the one in which Zen 5's support settled",
         Class.P1,
         Impact.MEDIUM if early else Impact.LOW,
         seen,

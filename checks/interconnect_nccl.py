@@ -1,9 +1,10 @@
 """Panel 9, the part that servers decide: NCCL's cutoff, settings, version and hang risks."""
 
+import re
 from collections import Counter
 
-from gpudoctor.checks.peers import Peers, gpus_of, peers_of, unread
-from gpudoctor.checks.servers import flags_of, per_server
+from gpudoctor.checks.interconnect_peers import Peers, gpus_of, hazard_of, peers_of, unread
+from gpudoctor.checks.runtime_servers import flags_of, per_server
 from gpudoctor.formats.cpuinfo import Cpu
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.topo import Topology
@@ -21,7 +22,14 @@ from gpudoctor.model import (
     per_target,
 )
 from gpudoctor.probes.cpu import CPU
-from gpudoctor.probes.nccl import NCCL_JOBS, NCCL_VERSIONS, RDMA, TOPOLOGY, NcclJob, RdmaPort
+from gpudoctor.probes.gpu_paths import GPU_GROUPS, GPU_PATHS, GpuPath, IommuGroup
+from gpudoctor.probes.nccl import (
+    NCCL_JOBS,
+    NCCL_VERSIONS,
+    P2P_STATES,
+    TOPOLOGY,
+    NcclJob,
+)
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.tables.drivers import arch_of
 from gpudoctor.tables.software import at_least
@@ -37,6 +45,7 @@ _AFTER_EXEC = (
     "nccl-p2p-level",
     "NCCL's peer-to-peer cutoff",
     reads=(NCCL_JOBS, TOPOLOGY, CPU),
+    optional=(P2P_STATES, GPU_GROUPS, GPU_PATHS),
     why="By default NCCL uses P2P only within PCIe switches (PXB); on AMD anywhere, but only for "
     "up to two GPUs. GPUs farther apart exchange data through host memory (SHM). A measurement "
     "on four GPUs of one EPYC socket found 24-42 % less bus bandwidth that way; for the tiny "
@@ -45,12 +54,41 @@ _AFTER_EXEC = (
     source="NVIDIA/nccl src/graph/paths.cc; NVIDIA/nccl pull request 2080, issue 1829",
     scope="server",
 )
-def p2p_level(jobs: tuple[NcclJob, ...], topology: Topology, cpu: Cpu) -> list[Verdict]:
+def p2p_level(
+    jobs: tuple[NcclJob, ...],
+    topology: Topology,
+    cpu: Cpu,
+    states: dict[tuple[str, str], str] | Unknown,
+    groups: dict[str, IommuGroup | None] | Unknown,
+    paths: tuple[GpuPath, ...] | Unknown,
+) -> list[Verdict]:
     """Judge each server's pairs against the cutoff that is in force."""
-    return per_server(jobs, lambda job: _level(job, topology, cpu), lambda job: job.server)
+    first = _first(groups if isinstance(groups, Unknown) else hazard_of(groups, paths))
+    known = {} if isinstance(states, Unknown) else states
+    refused = {pair for pair, state in known.items() if state not in {"OK", "U"}}
+    return per_server(
+        jobs, lambda job: _level(job, topology, cpu, refused, first), lambda job: job.server
+    )
 
 
-def _level(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
+def _first(hazard: str | Unknown) -> str:
+    """Return what must be so before P2P is switched on, as the beginning of a sentence."""
+    if isinstance(hazard, Unknown):
+        return (
+            "Once it is certain that nothing redirects peer-to-peer traffic (nccl-p2p-hang-risk "
+            "could not tell here)"
+        )
+    if hazard:
+        return (
+            f"Not yet: {hazard}, and P2P may hang on that. First iommu=pt and no ACS redirect "
+            "(see uefi-iommu-mode, nccl-acs-redirect); when nccl-p2p-hang-risk is good"
+        )
+    return "As nothing redirects peer-to-peer traffic here"
+
+
+def _level(
+    job: NcclJob, topology: Topology, cpu: Cpu, refused: set[tuple[str, str]], first: str
+) -> Verdict:
     peers = peers_of(job, topology, cpu)
     if isinstance(peers, Unknown):
         return unread(peers)
@@ -58,6 +96,13 @@ def _level(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
         return info("The server runs on one GPU: no P2P", f"{job.ranks} GPU(s) a replica")
     beyond, pairs = Counter(peers.beyond.values()), len(peers.links)
     cutoff = f"cutoff {peers.level} ({'set' if peers.pinned else 'default, NCCL_P2P_* unset'})"
+    if refused.issuperset(peers.beyond or peers.links):
+        return info(
+            "The driver permits no P2P between these GPUs, so NCCL's cutoff does not matter",
+            f"{cutoff}; {len(peers.beyond or peers.links)} of {pairs} pairs refused by the driver",
+            why="NCCL exchanges data through host memory here whatever NCCL_P2P_LEVEL says: the "
+            "driver itself refuses P2P for these pairs (see nccl-p2p-capability).",
+        )
     if not beyond:
         return good("NCCL may use P2P between all GPUs of the server", f"{cutoff}, {pairs} pairs")
     kinds = ", ".join(f"{n} {kind}" for kind, n in beyond.items())
@@ -72,7 +117,8 @@ def _level(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
             observed,
             "unset, unless many concurrent requests were measured to be faster so",
             needs=_RESTART,
-            remedy="Unset NCCL_P2P_DISABLE in the server's environment and restart it.",
+            remedy=f"{first}, unset NCCL_P2P_DISABLE in the server's environment, restart it and "
+            "measure both ways. Undo: set it again.",
         )
     return issue(
         "NCCL sends GPU-to-GPU traffic through host memory: the GPUs are beyond its P2P cutoff",
@@ -81,7 +127,7 @@ def _level(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
         observed,
         f"NCCL_P2P_LEVEL={wanted}",
         needs=_RESTART,
-        remedy=f"If nccl-p2p-hang-risk is good, start the server with NCCL_P2P_LEVEL={wanted}; "
+        remedy=f"{first}, start the server with NCCL_P2P_LEVEL={wanted}; "
         "check once with NCCL_DEBUG=INFO for `via P2P/`. Undo: unset it.",
     )
 
@@ -94,18 +140,12 @@ _TUNING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_MI
     "nccl-env",
     "NCCL settings",
     reads=(NCCL_JOBS, TOPOLOGY, CPU),
-    optional=(RDMA,),
     why="NVIDIA advises against leaving tuning and debugging variables in production."
     + _AFTER_EXEC,
     source="NVIDIA NCCL user guide, environment variables",
     scope="server",
 )
-def nccl_env(
-    jobs: tuple[NcclJob, ...],
-    topology: Topology,
-    cpu: Cpu,
-    rdma: tuple[RdmaPort, ...] | Unknown,
-) -> list[Verdict]:
+def nccl_env(jobs: tuple[NcclJob, ...], topology: Topology, cpu: Cpu) -> list[Verdict]:
     """Judge each server's NCCL_ variables and nccl.conf files."""
     return per_server(jobs, lambda job: _env(job, topology, cpu), lambda job: job.server)
 
@@ -126,8 +166,8 @@ def _env(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
             observed,
             "unset",
             needs=_RESTART,
-            remedy=f"Remove from the server's environment and restart it: "
-            f"{'; '.join(text for _, text in faults)}.",
+            remedy=f"Remove {', '.join(re.split('[= ]', text)[0] for _, text in faults)} from the "
+            "server's environment (or its nccl.conf) and restart it. Undo: set it again.",
         )
     tuned = [name for name in _TUNING if name in settings]
     if tuned:
@@ -212,8 +252,8 @@ def _allreduce(job: NcclJob, topology: Topology) -> Verdict:
             "Custom all-reduce is off, as it should be on more than two PCIe GPUs",
             observed,
             why="Stock engines refuse it on more than two GPUs without a full NVLink mesh: the "
-            "log line is expected. Third-party PCIe kernels exist; the engines' own never will "
-            "run here.",
+            "log line is expected. Third-party PCIe kernels exist; the engines' own do not run "
+            "here.",
         )
     if job.ranks not in {2, 4, 6, 8} or len(used) < job.ranks:
         return info("Custom all-reduce needs 2, 4, 6 or 8 GPUs of one node", observed)

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from gpudoctor.checks.servers import flags_of
+from gpudoctor.checks.runtime_servers import flags_of
 from gpudoctor.formats.cpuinfo import Cpu
 from gpudoctor.formats.nccl_level import allows, default_level, user_level
-from gpudoctor.formats.pci import Acs
+from gpudoctor.formats.pci import NO_REGISTER, Acs
 from gpudoctor.formats.topo import Topology
 from gpudoctor.model import Reason, Unknown, Verdict, unknown
 from gpudoctor.probes.gpu_paths import GpuPath, IommuGroup
@@ -67,6 +67,11 @@ def gpus_of(job: NcclJob, topology: Topology) -> set[str]:
 
 def redirects(path: GpuPath) -> list[str] | Unknown:
     """Return the bridges above a GPU that send peer traffic up (ACS ReqRedir or CmpltRedir)."""
+    if not path.bridges:
+        return Unknown(
+            Reason.NOT_PRESENT,
+            "no bridge is visible above the GPU (a virtual machine, or a partial record)",
+        )
     found = []
     for hop in path.bridges:
         if hop.emulated:
@@ -74,14 +79,9 @@ def redirects(path: GpuPath) -> list[str] | Unknown:
         acs = hop.registers.acs
         if isinstance(acs, Acs) and (acs.request_redirect or acs.completion_redirect):
             found.append(hop.bdf)
-        elif isinstance(acs, Unknown) and not absent(acs):
+        elif isinstance(acs, Unknown) and acs != NO_REGISTER:
             return acs
     return found
-
-
-def absent(acs: Unknown) -> bool:
-    """Return whether a bridge was read and has no ACS: then nothing can be redirected."""
-    return "no such PCI register" in acs.detail
 
 
 def translated(groups: dict[str, IommuGroup | None]) -> list[str] | Unknown:
@@ -95,3 +95,21 @@ def is_prone(gpus: tuple[PciFunction, ...]) -> bool:
     """Return whether two or more GPUs are of the kinds that hangs were reported for."""
     archs = [arch_of(gpu.device) for gpu in gpus]
     return sum(a is not None and a.sm in {89, 120} for a in archs) >= 2
+
+
+def hazard_of(
+    groups: dict[str, IommuGroup | None], paths: tuple[GpuPath, ...] | Unknown
+) -> str | Unknown:
+    """Return what may redirect peer traffic, empty for nothing, or why that is not known."""
+    mapped = translated(groups)
+    if isinstance(mapped, Unknown):
+        return mapped
+    if mapped:
+        return f"the IOMMU translates {len(mapped)} GPU(s)"
+    if isinstance(paths, Unknown):
+        return paths
+    found = [redirects(path) for path in paths]
+    if any(isinstance(ports, list) and ports for ports in found):
+        count = sum(1 for ports in found if isinstance(ports, list) and ports)
+        return f"ACS redirect above {count} GPU(s)"
+    return next((ports for ports in found if isinstance(ports, Unknown)), "")

@@ -15,7 +15,7 @@ from gpudoctor.model import (
     good,
     info,
     issue,
-    unknown,
+    not_read,
 )
 from gpudoctor.probes.kernel import KERNEL_PARAMETERS, number_in
 
@@ -68,7 +68,7 @@ def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
         Impact.LOW,
         seen,
         "0 beside isolated CPUs",
-        remedy="sysctl -w kernel.timer_migration=0",
+        remedy="`sysctl -w kernel.timer_migration=0`; undo: the same with 1.",
     )
 
 
@@ -84,7 +84,7 @@ def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
 def isolation(parameters: Cmdline, isolated: frozenset[int] | Unknown) -> Verdict:
     """Say which CPUs are set apart, and how."""
     if isinstance(isolated, Unknown) and isolated.reason is not Reason.NOT_IN_RECORDING:
-        return unknown(isolated.reason, isolated.detail)
+        return not_read(isolated)
     asked = [
         f"{key}={value}"
         for key in ("isolcpus", "nohz_full", "rcu_nocbs")
