@@ -276,10 +276,21 @@ class GpuDoctor(App[None]):
 
     @on(UndoAsked)
     def undo(self) -> None:
-        """Undo what was just applied."""
-        if not self._busy and not self.board.read_only:
-            undoing = self._transact(self._follower.undo())
-            self.run_worker(undoing, group="apply", exit_on_error=False)
+        """Ask once, then undo what was just applied."""
+        from gpudoctor.screens.ask import AskScreen
+        from gpudoctor.screens.preview import undo_question
+
+        applying = self.board.applying
+        if applying is None or self._busy or self.board.read_only:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                undoing = self._transact(self._follower.undo())
+                self.run_worker(undoing, group="apply", exit_on_error=False)
+
+        question = undo_question(applying.plan, self.board.label)
+        self.push_screen(AskScreen("Undo?", question, "Undo"), answered)
 
     async def _transact(self, work: Coroutine[None, None, None]) -> None:
         """See a transaction through, whatever becomes of this worker; then read its panels anew."""

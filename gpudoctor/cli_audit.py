@@ -6,13 +6,13 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.audit import run_audit
 from gpudoctor.checks import by_id
 from gpudoctor.judging import Judging
-from gpudoctor.model import Check, Impact, Panel, Side
+from gpudoctor.model import Check, Impact, Panel, Probe, Side
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.report import exit_code, markdown, plain
@@ -110,11 +110,22 @@ def probes_command(args: argparse.Namespace) -> int:
     for side in Side:
         for keys, text in job_texts([p for p in first if p.side is side]):
             print(f"\n# {side}: {', '.join(keys)}\n{text}")
+    asked = _demo_asked()
     for later in judging.waiting:
         after = ", ".join(reader.key for reader in later.after)
-        print(f"\n# {later.side}: {later.key}, made from what {after} answer")
+        shown = [asked[later.key]] if later.key in asked else []
+        where = "on the demo host" if shown else "not asked on the demo host"
+        print(f"\n# {later.side}: {later.key}, made from what {after} answer; {where}")
+        print("".join(f"{text}\n" for _, text in job_texts(shown)), end="")
     print("\n# `gpudoctor audit --json` on a host names each command and path as read there")
     return 0
+
+
+def _demo_asked() -> Mapping[str, Probe]:
+    """Return every probe as the demo host was asked: dependent ones with real values in them."""
+    from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
+
+    return asyncio.run(run_audit(SimulatedTarget(demo_machine(), NO_WAIT))).asked
 
 
 def _about(probe: object) -> str:

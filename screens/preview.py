@@ -98,18 +98,31 @@ def in_one_line(plan: Plan) -> str:
     return f"{number} change{'s' if number != 1 else ''}, risk {worst}, {what}"
 
 
+def _question(plan: Plan, label: str, what: str, names: list[str]) -> Content:
+    """Return what is asked, where, and the names it is about."""
+    rows = [Content.assemble(("  • ", MUTED), host_line(name)) for name in names]
+    where = host_line(label or plan.label, "bold")
+    return Content.assemble(
+        (what, "bold"), (" on ", MUTED), where, "\n\n", Content("\n").join(rows)
+    )
+
+
 def apply_question(plan: Plan, label: str) -> Content:
     """Return the question before the first write: what, where, at what risk."""
-    titles = [Content.assemble(("  • ", MUTED), host_line(step.title)) for step in plan.steps]
     return Content.assemble(
-        (in_one_line(plan), "bold"),
-        (" on ", MUTED),
-        host_line(label or plan.label, "bold"),
-        "\n\n",
-        Content("\n").join(titles),
+        _question(plan, label, in_one_line(plan), [step.title for step in plan.steps]),
         (
             "\n\nThe values of before and the undo are on the target before the first write; each "
             "write is read back, and a write that does not hold undoes them all.",
             MUTED,
         ),
+    )
+
+
+def undo_question(plan: Plan, label: str) -> Content:
+    """Return the question before an undo: which values come back."""
+    values = [f"{item.name} back to {item.before}" for item in plan.items]
+    return Content.assemble(
+        _question(plan, label, f"Undo {plan.id}", values),
+        ("\n\nA value that somebody else changed since is left as it is, and said.", MUTED),
     )

@@ -84,7 +84,7 @@ async def test_apply_asks_once_shows_steps_and_undoes(
         await wait_for(pilot, lambda: calls == ["apply", "applied"])
         await press(pilot, "2", "t")
         await wait_for(pilot, lambda: "read back" in shown(app))
-        await press(pilot, "u")
+        await press(pilot, "u", "y")
         await wait_for(pilot, lambda: "undone" in shown(app))
         assert calls[-1] == "undo 20261130-1"
 
@@ -200,7 +200,7 @@ async def test_demo_host_is_fixed_and_put_back(
         await press(pilot, "a", "y")
         await wait_for(pilot, lambda: status_of(app, "kern-numa-balancing") == "good")
         assert app.board.applying and app.board.applying.state is State.APPLIED
-        await press(pilot, "u")
+        await press(pilot, "u", "y")
         await wait_for(pilot, lambda: status_of(app, "kern-numa-balancing") == "issue")
         assert str(app.board.applying.state) == "undone"
         assert app.board.simulated and "SIMULATED" in shown(app)

@@ -95,9 +95,9 @@ def per_target(items: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
     """Merge the verdicts of many targets: one for each distinct status, naming its targets.
 
     Verdicts alike in status, class, impact, needs and reason (with its detail, whatever address it
-    names) become one. Differing observed values
-    are listed once each with their targets, as `29 °C (a, b); 31 °C (c)`; the first summary stands,
-    so let summaries name no single target's value.
+    names) become one. Differing observed values are listed once each with their targets, as
+    `29 °C (a, b); 31 °C (c)`; differing summaries and remedies one after the other, so let them
+    name no single target's value.
     """
     groups: dict[tuple[object, ...], list[tuple[str, Verdict]]] = {}
     for target, verdict in items:
@@ -125,5 +125,16 @@ def _merged(group: list[tuple[str, Verdict]]) -> Verdict:
         tuple(dict.fromkeys(change for _, verdict in group for change in verdict.changes[i]))
         for i in range(width)
     )
-    targets = tuple(target for target, _ in group)
-    return replace(first, observed=observed, targets=targets, changes=changes)
+    return replace(
+        first,
+        summary=_joined("; ", (verdict.summary for _, verdict in group)),
+        remedy=_joined(" ", (verdict.remedy for _, verdict in group)),
+        observed=observed,
+        targets=tuple(target for target, _ in group),
+        changes=changes,
+    )
+
+
+def _joined(between: str, texts: Iterable[str]) -> str:
+    """Return each different text once."""
+    return between.join(dict.fromkeys(text for text in texts if text))

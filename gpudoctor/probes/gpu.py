@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpudoctor.formats.listing import link_target
 from gpudoctor.formats.nvidia_smi import SmiLog, parse_nvidia_smi
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
-from gpudoctor.model import Evidence, Files, Listing, Reader, Reason, Tool, Unknown
+from gpudoctor.model import Evidence, Files, Later, Listing, Reader, Reason, Tool, Unknown
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.tables.drivers import Arch, arch_of
 from gpudoctor.text import one_line
@@ -46,7 +46,8 @@ MEANINGS = (
 )
 
 # knowledge 0.0: only with the module loaded, none hanging, and no sign of a lost GPU in the log;
-# and with its device node there, since as root it would make the nodes itself.
+# and with its device node there, since as root it would make the nodes itself. A plain user often
+# cannot read the log; the other conditions still hold then.
 _GUARD = (
     f"[ -d /sys/module/nvidia ] || exit {_NO_MODULE}; [ -e /dev/nvidiactl ] || exit {_NO_NODE}; "
     "for s in /proc/[0-9]*/stat; do { read -r _ c t _ <$s; } 2>/dev/null || continue; "
@@ -77,6 +78,25 @@ def nvidia_smi(key: str, arguments: str, limit: float = 20.0) -> Tool:
 
 
 NVIDIA_SMI_XML = nvidia_smi("nvidia-smi-xml", "-q -x")
+
+
+def _first_ended(evidence: Evidence) -> bool | Unknown:
+    """Return that no nvidia-smi hangs or was refused before this one, else why one did or was."""
+    problem = evidence.problem
+    harmless = problem is None or problem.reason in {Reason.NOT_IN_RECORDING, Reason.TOOL_MISSING}
+    return True if harmless or problem is None else problem
+
+
+_FIRST_ENDED: Reader[bool] = Reader(
+    "nvidia-smi-ended", (NVIDIA_SMI_XML,), _first_ended, tolerant=True
+)
+
+
+def another_nvidia_smi(key: str, arguments: str) -> Later:
+    """Return a probe that starts only after the first has ended: a GPU that hangs hangs one."""
+    tool = nvidia_smi(key, arguments)
+    return Later(key, (_FIRST_ENDED,), lambda _: tool)
+
 
 Functions = tuple[PciFunction, ...] | Unknown
 

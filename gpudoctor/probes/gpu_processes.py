@@ -4,12 +4,12 @@ from gpudoctor.formats.cgroup_owner import owner_of
 from gpudoctor.formats.nvidia_smi_apps import parse_compute_apps
 from gpudoctor.formats.nvidia_smi_gpu import Gpu, Process
 from gpudoctor.model import Evidence, Files, Later, Reader, Reason, Unknown
-from gpudoctor.probes.gpu import GPUS, nvidia_smi
+from gpudoctor.probes.gpu import GPUS, another_nvidia_smi
 
 Processes = dict[str, tuple[Process, ...] | Unknown]
 MOST_PIDS = 128
 
-COMPUTE_APPS = nvidia_smi(
+COMPUTE_APPS = another_nvidia_smi(
     "nvidia-smi-compute-apps",
     "--query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits",
 )

@@ -10,13 +10,13 @@ from gpudoctor.formats.proc_maps import Mapped
 from gpudoctor.formats.serving import Server
 from gpudoctor.formats.topo import Topology, parse_p2p, parse_topology
 from gpudoctor.model import Evidence, Files, Later, Listing, Reader, Reason, Unknown
-from gpudoctor.probes.gpu import nvidia_smi
+from gpudoctor.probes.gpu import another_nvidia_smi
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.probes.server_packages import MAPPED, PACKAGES
 from gpudoctor.probes.serving import SERVERS
 
-NVIDIA_SMI_TOPO = nvidia_smi("nvidia-smi-topo", "topo -m")
-NVIDIA_SMI_P2P = nvidia_smi("nvidia-smi-p2p", "topo -p2p r")
+NVIDIA_SMI_TOPO = another_nvidia_smi("nvidia-smi-topo", "topo -m")
+NVIDIA_SMI_P2P = another_nvidia_smi("nvidia-smi-p2p", "topo -p2p r")
 
 Functions = tuple[PciFunction, ...] | Unknown
 
