@@ -39,6 +39,8 @@ _XID = re.compile(
     r"(\d{1,3})\b,?\s*(.*)"
 )
 _READ = re.compile(r"^lines (\d+)$", re.MULTILINE)
+_RING = re.compile(r"^first \[\s*(\d+)\.", re.MULTILINE)
+_BOOT_SECONDS = 60  # dmesg's first line is at 0; a ring that lost its beginning starts later
 
 
 def _xids(log: Evidence) -> tuple[Xid, ...] | Unknown:
@@ -51,6 +53,10 @@ def _xids(log: Evidence) -> tuple[Xid, ...] | Unknown:
         domain, _, rest = match.group(1).lower().partition(":")
         key = (f"{int(domain, 16):04x}:{rest}.0", int(match.group(2)))
         found.setdefault(key, []).append(match.group(3))
+    start = _RING.search(text)
+    if not found and start and int(start.group(1)) > _BOOT_SECONDS:
+        late = f"the kernel log begins {start.group(1)} s after boot: what was before is gone"
+        return Unknown(Reason.NOT_PRESENT, late)
     return tuple(Xid(bdf, code, said[-1], len(said)) for (bdf, code), said in found.items())
 
 

@@ -78,6 +78,8 @@ def _mode(group: IommuGroup | None, iommus: bool | Unknown, gpus: int, mixed: bo
         return info("The GPU is handed to a guest or a user driver (VFIO)", observed=kind)
     if kind == "identity":
         return good("The IOMMU passes the GPU's DMA through", "identity", "identity")
+    if kind not in {"DMA", "DMA-FQ"}:
+        return unknown(Reason.PARSE_FAILED, "the IOMMU group's type is no word that is known")
     if gpus < 2:
         return info("One GPU: translated DMA matters little", observed=kind, expected="identity")
     return issue(
@@ -253,6 +255,12 @@ def gpu_count(paths: tuple[GpuPath, ...], gpus: tuple[Gpu, ...] | Unknown) -> Ve
         return unknown(gpus.reason, gpus.detail, observed=f"{len(paths)} on the bus{named}")
     served = {gpu.bdf for gpu in gpus}
     seen = f"{len(paths)} on the bus, {len(served)} in nvidia-smi{named}"
+    if served.isdisjoint(path.bdf for path in paths):
+        return unknown(
+            Reason.PARSE_FAILED,
+            "nvidia-smi and the PCI bus have no GPU in common: are these files of one host?",
+            observed=seen,
+        )
     missing = [p.bdf for p in paths if p.bdf not in served and p.bdf not in away]
     if missing:
         return _lost(missing, seen)

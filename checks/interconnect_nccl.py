@@ -80,8 +80,8 @@ def _first(hazard: str | Unknown) -> str:
         )
     if hazard:
         return (
-            f"Not yet: {hazard}, and P2P may hang on that. First iommu=pt and no ACS redirect "
-            "(see uefi-iommu-mode, nccl-acs-redirect); when nccl-p2p-hang-risk is good"
+            f"Not yet: {hazard}, and P2P may hang on that (see nccl-p2p-hang-risk for the cure); "
+            "once that is gone"
         )
     return "As nothing redirects peer-to-peer traffic here"
 

@@ -29,7 +29,10 @@ def _swaps(evidence: Evidence, inside: str | Unknown) -> int | Unknown:
     text = evidence.get("/proc/swaps")
     if isinstance(text, Unknown):
         return text
-    rows = [line.split() for line in text.splitlines()[1:] if line.strip()]
+    head, _, rest = text.partition("\n")
+    if not head.startswith("Filename"):
+        raise ValueError("/proc/swaps has not its heading")
+    rows = [line.split() for line in rest.splitlines() if line.strip()]
     return sum(int(row[-3]) << 10 for row in rows)
 
 

@@ -4,11 +4,12 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.screen import Screen
@@ -87,6 +88,7 @@ class GpuDoctor(App[None]):
         self._follower = Follower(self.board, make_target)
         self._auditing: Worker[None] | None = None
         self._drawn: tuple[int, int] = (-1, 0)
+        self._leaving = False
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = first_theme()
@@ -123,7 +125,8 @@ class GpuDoctor(App[None]):
     # the audit
 
     def _begin(self, panels: Iterable[Panel]) -> None:
-        self._auditing = self.run_worker(self._audit(tuple(panels)), exit_on_error=False)
+        audit = partial(self._audit, tuple(panels))  # a coroutine only once it runs
+        self._auditing = self.run_worker(audit, exit_on_error=False)
 
     async def _audit(self, panels: tuple[Panel, ...]) -> None:
         try:
@@ -204,6 +207,8 @@ class GpuDoctor(App[None]):
         """Open a panel's page over the mode where we are."""
         from gpudoctor.screens.panel import PanelScreen
 
+        if self._leaving:
+            return
         if isinstance(self.screen, PanelScreen):
             await self.pop_screen()
         page = PanelScreen(self.board, event.panel, event.finding, self.current_mode)
@@ -271,7 +276,9 @@ class GpuDoctor(App[None]):
             await self.push_screen(ApplyScreen(self.board))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the last transaction once there is one."""
+        """Offer the last transaction once there is one, and nothing while the app goes."""
+        if self._leaving:
+            return False
         return action != "transaction" or self.board.applying is not None
 
     @on(UndoAsked)
@@ -307,9 +314,19 @@ class GpuDoctor(App[None]):
 
             self.push_screen(AskScreen("Quit?", leaving_question(), "Quit"), self._left)
             return
+        self._leaving = True
         await self._halt()
         self.exit()
 
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Keep Textual's commands for the palette, less its own list of keys: ours is Help."""
+        return (c for c in super().get_system_commands(screen) if c.title != "Keys")
+
+    def action_help_quit(self) -> None:
+        """Say which key quits: what ctrl+c does here."""
+        self.notify("q quits", markup=False)
+
     def _left(self, yes: bool | None) -> None:
         if yes:
+            self._leaving = True
             self.exit()

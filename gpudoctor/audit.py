@@ -125,7 +125,10 @@ class Audit:
         try:
             await side.start()
         except Refusal as refusal:
-            sentence = f"the container {ref} cannot be entered: {one_line(refusal.sentence)}"
+            sentence = (
+                f"the container {ref} cannot be entered: is one of that name running there? "
+                f"({one_line(refusal.sentence)})"
+            )
             self._problems.append(sentence)
             side = SilentSide(Unknown(Reason.NOT_PRESENT, sentence))
             self._sides[Side.CONTAINER] = side

@@ -1,9 +1,10 @@
 """The command line. Every verb imports what it needs inside itself: start-up is a budget."""
 
 import argparse
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
@@ -28,8 +29,10 @@ exit codes: 0 nothing to act on; 1 issues, or refused; 2 wrong usage; 3 incomple
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an operator never sees a traceback."""
-    parser = _parser()
-    args = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # never die of a sign that the terminal lacks
+    args = _parsed(sys.argv[1:] if argv is None else argv)
     try:
         args.make_target = _target_maker(args)
         return int(args.run(args))
@@ -58,7 +61,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    parser, verbs = _parser()
+    given = _files_last(argv, verbs)
+    args, unknown = parser.parse_known_args(given)
+    if unknown:
+        verb = getattr(args, "verb", None)
+        early = verb is None or unknown[0] in given[: given.index(verb)]
+        hint = "; a verb's own options come after it: gpudoctor audit --json" if early else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return args
+
+
+def _files_last(argv: Sequence[str], verbs: Collection[str]) -> list[str]:
+    """Move `--from FILE...` behind the verb after it, which would be taken for one more file."""
+    given = list(argv)
+    start = given.index("--from") if "--from" in given else len(given)
+    for at in range(start + 2, len(given)):
+        if given[at].startswith("-"):
+            break
+        if given[at] in verbs and not os.path.isfile(given[at]):
+            return given[:start] + given[at:] + given[start:at]
+    return given
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser = argparse.ArgumentParser(
         prog="gpudoctor",
         description="Audit, fix and re-measure a GPU inference host from the terminal.",
@@ -72,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     _reading_verbs(verbs)
     _writing_verbs(verbs)
-    return parser
+    return parser, verbs.choices
 
 
 def _where() -> argparse.ArgumentParser:
@@ -102,7 +129,7 @@ def _verb(
     verb = verbs.add_parser(
         name, help=help, description=help, parents=[_where()], allow_abbrev=False
     )
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=run, verb=name)
     return verb
 
 
@@ -112,7 +139,9 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
     form.add_argument("--plain", action="store_true", help="as text (the default)")
     form.add_argument("--json", action="store_true", help="as JSON; docs/schema/audit.json")
     form.add_argument("--markdown", metavar="FILE", help="as Markdown, into FILE (- for output)")
-    audit.add_argument("--panel", action="append", metavar="PANEL", help="only this panel")
+    audit.add_argument(
+        "--panel", action="append", metavar="PANEL", help="only this one; its id or number"
+    )
     audit.add_argument(
         "--fail-on", default="medium", choices=("low", "medium", "high"), help="exit 1 from here on"
     )

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.audit import run_audit
-from gpudoctor.checks import by_id
+from gpudoctor.checks import by_id, known_check
 from gpudoctor.judging import Judging
-from gpudoctor.model import Check, Impact, Panel, Probe, Side
+from gpudoctor.model import Impact, Panel, Probe, Side
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.report import exit_code, markdown, plain
@@ -23,9 +23,10 @@ def chosen_panels(names: Sequence[str] | None) -> tuple[Panel, ...]:
     if not names:
         return tuple(Panel)
     known = {panel.value: panel for panel in Panel} | {str(p.number): p for p in Panel}
+    names = [name.lower() for name in names]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise WrongUsage(f"no panel {unknown[0]!r}; the panels are {', '.join(Panel)}")
+        raise WrongUsage(f"no panel {unknown[0]!r}; the panels are 1 to 10, or {', '.join(Panel)}")
     return tuple(dict.fromkeys(known[name] for name in names))
 
 
@@ -46,7 +47,7 @@ def audit_command(args: argparse.Namespace) -> int:
     elif getattr(args, "markdown", None):
         _write(args.markdown, markdown(result, fail_on))
     else:
-        sys.stdout.write(plain(result, _columns(), fail_on))
+        sys.stdout.write(plain(result, _columns(), fail_on, sys.stdout.isatty()))
     return exit_code(result, fail_on)
 
 
@@ -148,14 +149,3 @@ def explain_command(args: argparse.Namespace) -> int:
     print(f"why      {check.why}")
     print(f"source   {check.source}")
     return 0
-
-
-def known_check(name: str) -> Check:
-    """Return the check of that id. Raises WrongUsage naming the nearest."""
-    from difflib import get_close_matches
-
-    if name in by_id():
-        return by_id()[name][1]
-    near = [id_ for id_ in by_id() if id_.startswith(name)] or get_close_matches(name, by_id(), 1)
-    hint = f"; did you mean {near[0]}?" if near else "; see gpudoctor probes"
-    raise WrongUsage(f"no check {name!r}{hint}")

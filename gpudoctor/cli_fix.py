@@ -3,18 +3,19 @@
 import argparse
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gpudoctor.audit import run_audit
-from gpudoctor.checks import by_id
+from gpudoctor.checks import by_id, known_check
 from gpudoctor.hosts.root_shell import require_root
 from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model import Panel, Status
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import Refusal, WrongUsage
+from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved, Transaction
 from gpudoctor.plan import make_plan
 from gpudoctor.report_plan import SCHEMA_VERSION, about, move_json, plan_json, preview, told
@@ -73,15 +74,29 @@ def fix_command(args: argparse.Namespace) -> int:
             _print_json(plan=plan_json(plan), moves=[])
         return REFUSED if plan.refused else 0
     require_root(result.user, "applying a fix")
-    _ask(args, f"Apply these {len(plan.items)} changes to {plan.label}?")
+    number = len(plan.items)
+    _ask(args, f"Apply {number} {'change' if number == 1 else 'changes'} to {plan.label}?")
     code, moves = _follow(
         args, plan.id, plan, lambda: apply_between_snapshots(args.make_target, plan, result)
     )
     if args.json:
         _print_json(plan=plan_json(plan), moves=moves)
     elif code == 0:
-        print(f"to take it back: gpudoctor rollback {plan.id}")
+        print(_undoing(args, plan.id))
     return code
+
+
+def _undoing(args: argparse.Namespace, transaction: str) -> str:
+    """Return how to take a transaction back from another command line."""
+    options = vars(args)
+    if options.get("demo"):
+        return "the simulated host ends with this command: nothing is left to take back"
+    words = ["gpudoctor"]
+    for name in ("host", "ssh_config"):
+        if options.get(name):
+            words += [f"--{name.replace('_', '-')}", options[name]]
+    words += ["--ask-sudo"] if options.get("ask_sudo") else []
+    return f"to take it back: {shlex.join([*words, 'rollback', transaction])}"
 
 
 @_unreached_is_refused()
@@ -101,10 +116,7 @@ def rollback_command(args: argparse.Namespace) -> int:
 
 def _known(checks: list[str]) -> list[str]:
     """Return the ids of checks that exist. Raises WrongUsage."""
-    unknown = [name for name in checks if name not in by_id()]
-    if unknown:
-        raise WrongUsage(f"no check {unknown[0]!r}; `gpudoctor audit` lists them by id")
-    return list(dict.fromkeys(checks))
+    return list(dict.fromkeys(known_check(name).id for name in checks))
 
 
 def _panels(checks: list[str]) -> tuple[Panel, ...]:
@@ -155,8 +167,8 @@ def _follow(
         state = asyncio.run(watch())
     except KeyboardInterrupt:
         raise Refusal(
-            f"no longer watching; transaction {transaction} goes on there: "
-            f"`gpudoctor rollback {transaction}` takes it back",
+            f"no longer watching; transaction {transaction} goes on there; "
+            f"{_undoing(args, transaction)}",
             130,
         ) from None
     return (_CODES[state] if state in _CODES else INCOMPLETE), moves

@@ -1,5 +1,6 @@
 """From the command line's options to the target they name."""
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -67,4 +68,8 @@ def _sudo_password() -> str:
     """Ask once; kept in memory for re-audits, never stored."""
     from getpass import getpass
 
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError as error:
+        raise WrongUsage("--ask-sudo asks at a terminal, and there is none here") from error
     return getpass("sudo password on the host: ")

@@ -8,7 +8,9 @@ from typing import Any
 
 from gpudoctor.model import Evidence, Files, Listing, Probe, Reason, Side, Tool, Unknown
 
-_LARGEST = 512 << 20
+# Far above any host's; without limits a file of a few hundred KB takes gigabytes of memory.
+_LARGEST = 128 << 20
+_MOST_VALUES = 4_000_000
 _KINDS: dict[str, type[Files] | type[Listing] | type[Tool]] = {
     "files": Files,
     "listing": Listing,
@@ -30,6 +32,8 @@ def unpack(text: str) -> list[tuple[Probe, Evidence]]:
         raw = stream.decompress(base64.b64decode(text, validate=True), _LARGEST)
         if stream.unconsumed_tail or not stream.eof:
             raise ValueError("its evidence is cut short, or larger than any host's")
+        if sum(raw.count(sign) for sign in (b"[", b"{", b",", b'"')) > _MOST_VALUES:
+            raise ValueError("its evidence holds more values than any host's")
         return [_answer(row) for row in json.loads(raw)]
     except (zlib.error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its evidence cannot be read ({type(error).__name__})") from error

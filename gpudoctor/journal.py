@@ -33,7 +33,7 @@ def moves(lines: Iterable[Line], start: float) -> Iterator[ItemMoved | StateMove
     """Yield what the lines say of items and of the state; `start` is the uptime to count from."""
     for line in lines:
         first, _, rest = line.rest.partition(" ")
-        if line.word in _ITEM_WORDS and first.isdigit():
+        if line.word in _ITEM_WORDS and first.isdecimal():
             yield ItemMoved(int(first), line.word, max(0.0, line.uptime - start), rest)
         elif line.word == "state" and first in set(State):
             yield StateMoved(State(first), rest)

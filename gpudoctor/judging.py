@@ -122,7 +122,11 @@ class Judging:
     def _made(self, later: Later) -> Probe | Unknown:
         values = [self._facts[reader] for reader in later.after]
         unknown = next((value for value in values if isinstance(value, Unknown)), None)
-        made = unknown or later.make(*values)
+        try:
+            made = unknown or later.make(*values)
+        except Exception as error:  # as in a reader: these values come from the host
+            what = f"{later.key}: no probe could be made ({type(error).__name__}: {error})"
+            return Unknown(Reason.PARSE_FAILED, one_line(what, 160))
         if not isinstance(made, Unknown) and (made.key, made.side) != (later.key, later.side):
             raise ValueError(f"{later.key}: the probe made for it has another key or side")
         return made

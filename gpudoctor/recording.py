@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import re
 import secrets
 import tomllib
 from collections.abc import Mapping
@@ -26,12 +27,15 @@ from gpudoctor.model import (
     Unknown,
 )
 from gpudoctor.model.audited import AuditResult, Identity
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.place import ContainerRef, parse_container
 from gpudoctor.text import one_line
 
 SCHEMA = 1
 _FIRST_LINE = "# gpudoctor snapshot"
+_EVIDENCE_LINE = re.compile(rb'^evidence = "[A-Za-z0-9+/=]*"$', re.MULTILINE)
+# TOML is parsed in Python, and a dotted key takes the square of its parts: limits far above ours.
+_MOST_BESIDES, _MOST_DOTS = 2 << 20, 300
 
 
 class Kind(StrEnum):
@@ -77,7 +81,9 @@ class Answers:
         if probe.key in self.tools:
             return replace(self.tools[probe.key], key=probe.key, side=probe.side)
         reason = Reason.TOOL_MISSING if self.asked is None else Reason.NOT_IN_RECORDING
-        problem = Unknown(reason, f"{probe.name}: {_WORDS[reason]}")
+        absent = reason is Reason.TOOL_MISSING
+        what = f"{probe.name}: not installed" if absent else f"{probe.key} was not recorded"
+        problem = Unknown(reason, what)
         return Evidence(probe.key, probe.side, probe.script, problem=problem)
 
     def _entries(self, probe: Files | Listing, kept: Mapping[str, bytes | Unknown]) -> Evidence:
@@ -86,9 +92,6 @@ class Answers:
             problem = Unknown(Reason.NOT_IN_RECORDING, f"{probe.patterns[0]} was not recorded")
             return Evidence(probe.key, probe.side, command, problem=problem)
         return entries(probe, select(kept, probe.patterns))
-
-
-_WORDS = {Reason.TOOL_MISSING: "not installed", Reason.NOT_IN_RECORDING: "not recorded"}
 
 
 def entries(
@@ -154,9 +157,9 @@ def load(raw: bytes, name: str = "the recording", verify: bool = True) -> Record
     a file that is cut short or no recording.
     """
     try:
-        table = tomllib.loads(raw.decode())
+        table = _parsed(raw)
         schema = table["schema"]
-        if not isinstance(schema, int):
+        if not isinstance(schema, int) or schema < 1:
             raise ValueError("its schema is no number")
     except (ValueError, KeyError, RecursionError) as error:
         raise Refusal(f"{name} is damaged or cut short: {one_line(str(error), 80)}") from error
@@ -169,8 +172,17 @@ def load(raw: bytes, name: str = "the recording", verify: bool = True) -> Record
         raise Refusal(f"{name} was changed after it was written: its checksum does not fit")
     try:
         return _recorded(table)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, WrongUsage) as error:
         raise Refusal(f"{name} is damaged: {one_line(str(error), 80)}") from error
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """Return the file's table. Raises ValueError for what `dump` cannot have written."""
+    besides = _EVIDENCE_LINE.sub(b"", raw, count=1)
+    dots = max(line.count(b".") for line in besides.split(b"\n"))
+    if len(besides) > _MOST_BESIDES or dots > _MOST_DOTS:
+        raise ValueError("it is larger than any host's")
+    return tomllib.loads(raw.decode())
 
 
 def _fits(raw: bytes, table: Mapping[str, Any]) -> bool:

@@ -18,8 +18,8 @@ _PATTERNS = (
     ),
     # --name value; without a limit a long run of dashes would take the square of its length.
     re.compile(
-        rb"(?i)(?P<keep>--?[a-z0-9-]{0,64}(?:api-key|token|secret|password)(?:[ \t]+|\n|\x00))"
-        rb"(?P<value>[^\s\x00-][^\s\x00]*)"
+        rb"(?i)(?P<keep>(?<!-)--?[a-z0-9-]{0,64}(?:api-key|token|secret|password)"
+        rb"(?:[ \t]+|\n|\x00))(?P<value>[^\s\x00-][^\s\x00]*)"
     ),
     re.compile(rb"(?i)(?P<keep>authorization:\s*(?:bearer|basic)\s+)(?P<value>\S+)"),
     re.compile(rb"(?P<keep>://[^/\s:@]+:)(?P<value>[^/\s:@]+)(?=@)"),

@@ -36,6 +36,8 @@ def verdict_line(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> str:
         if status in _TOLD
     )
     lead = f"{serious} of impact {fail_on} or above" if serious else "nothing pressing"
+    if not serious and 2 * len(result.of(Status.UNKNOWN)) > len(result.findings):
+        lead += " in what could be read"
     return f"{lead}: {counts}"
 
 
@@ -53,13 +55,23 @@ def heading(result: AuditResult) -> list[str]:
     read_as = f"read as {result.user}" if result.user else "read from files"
     where = f"container {result.container}" if result.container else "no container"
     lines.append(f"{read_as} · {where} · {result.taken} · {result.seconds:.1f} s")
+    if result.without_gpus:
+        lines.append(f"NO GPU WAS JUDGED: {result.without_gpus}")
     lines += [f"INCOMPLETE: {problem}" for problem in result.problems]
     lines += [f"INCOMPLETE: nothing could be read for {p.heading}" for p in result.blank_panels]
     return [line for line in lines if line]
 
 
-def plain(result: AuditResult, width: int = 100, fail_on: Impact = Impact.MEDIUM) -> str:
-    """Return the report as text of at most `width` columns."""
+def plain(
+    result: AuditResult,
+    width: int = 100,
+    fail_on: Impact = Impact.MEDIUM,
+    terminal: bool = True,
+) -> str:
+    """Return the report as text of `width` columns.
+
+    Off a terminal nothing is cut, and a remedy keeps its commands on one line, to be copied.
+    """
     lines = [*heading(result), "", verdict_line(result, fail_on)]
     for status, name, hint in SECTIONS:
         found = result.of(status)
@@ -69,22 +81,26 @@ def plain(result: AuditResult, width: int = 100, fail_on: Impact = Impact.MEDIUM
         if status is Status.UNKNOWN:
             lines += _grouped(found, width)
         else:
-            lines += [line for finding in found for line in _entry(finding, width)]
+            lines += [line for finding in found for line in _entry(finding, width, terminal)]
     return "\n".join(lines) + "\n"
 
 
-def _entry(finding: Finding, width: int) -> Iterator[str]:
+def _entry(finding: Finding, width: int, terminal: bool) -> Iterator[str]:
     verdict = finding.verdict
     if finding.status in {Status.GOOD, Status.INFO}:
         seen = f" ({verdict.observed})" if verdict.observed else ""
-        text = f"{finding.panel.heading:<16} {verdict.summary}  [{finding.id}]{seen}"
-        yield "  " + (text if len(text) <= width - 2 else text[: width - 3] + "…")
+        text = f"{finding.panel.heading:<16} {finding.id:<27} {verdict.summary}{seen}"
+        fits = len(text) <= width - 2 or not terminal
+        yield "  " + (text if fits else text[: width - 3] + "…")
         return
     tags = " ".join(str(tag) for tag in (verdict.impact, verdict.cls) if tag)
     mark = tags if finding.status is Status.ISSUE else finding.panel.heading
     yield from _wrapped(f"{mark:<16} {verdict.summary}  [{finding.id}]", width, "  ", 17)
     for label, text in details(finding):
-        yield from _wrapped(f"{label}: {text}", width, " " * 19)
+        if label == "remedy" and not terminal:
+            yield f"{' ' * 19}{label}: {text}"
+        else:
+            yield from _wrapped(f"{label}: {text}", width, " " * 19)
 
 
 def _grouped(found: Iterable[Finding], width: int) -> Iterator[str]:

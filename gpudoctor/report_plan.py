@@ -34,7 +34,8 @@ def preview(plan: Plan) -> str:
 
 def _heading(plan: Plan) -> Iterator[str]:
     if plan.steps:
-        yield f"plan {plan.id} for {plan.label} ({len(plan.items)} values, hash {plan.hash})"
+        values = "1 value" if len(plan.items) == 1 else f"{len(plan.items)} values"
+        yield f"plan {plan.id} for {plan.label} ({values}, hash {plan.hash})"
 
 
 def _steps(plan: Plan) -> Iterator[str]:

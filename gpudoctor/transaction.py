@@ -34,6 +34,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CHUNK = 60_000
 _JOURNAL_CAP, _ALL_CAP = 1 << 18, 16 << 20
 _POLL_SECONDS = 0.1
+_NO_SCRIPT = 113
 # How long a runner may be gone without a last line, how long it may take to begin (an undo waits
 # 30 s for the lock), and how long one item may take.
 _GONE_SECONDS = 3.0
@@ -157,15 +158,13 @@ class _Watch:
 
     async def run(self, verb: str) -> AsyncIterator[Move]:
         """Start the verb and yield the journal's new lines until a final state."""
-        size = await self._shell.run(f"cat {self._journal} 2>/dev/null | wc -c")
-        if size.lost is not None:  # an old journal read from its start would tell an old end
-            raise HostUnreachable(f"{verb} was not started: {size.lost.detail}")
-        self._offset = int(size.stdout or b"0")
+        self._offset = await self._journal_size(verb)
         # env -i: the session kills whatever carries its mark when it ends; this must go on.
         await self._shell.run(
             f"cd / && setsid env -i sh {self._script} {verb} </dev/null >/dev/null 2>&1 &"
         )
         seen = time.monotonic()
+        gone: float | None = None
         while True:
             lines = await self._more()
             for move in moves(lines, self._start or 0.0):
@@ -174,19 +173,46 @@ class _Watch:
                     return
             if sentence := refusal(lines):
                 raise Refusal(sentence, 1)
-            seen = time.monotonic() if lines else seen
-            self._give_up(time.monotonic() - seen)
+            now = time.monotonic()
+            seen = now if lines else seen
+            # from the first look that found it gone: a look may be slow, and older than its end
+            gone = None if lines or self._alive else gone or now
+            self._give_up(now - seen, now - gone if gone else 0.0)
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _journal_size(self, verb: str) -> int:
+        """Return the journal's bytes now. Raises Refusal or HostUnreachable: nothing was started.
+
+        An old journal read from its start would tell an old end.
+        """
+        size = await self._shell.run(
+            f"[ -s {self._script} ] || exit {_NO_SCRIPT}; cat {self._journal} 2>/dev/null | wc -c"
+        )
+        if size.lost is not None:
+            raise HostUnreachable(f"{verb} was not started: {size.lost.detail}")
+        if size.exit == _NO_SCRIPT:
+            raise Refusal(
+                f"{self._script}, which holds the values from before, is not on the target (any "
+                f"more): run the client's copy, {self._id}.sh in its state folder, with `{verb}`",
+                1,
+            )
+        if not size.stdout.strip().isdigit():
+            raise HostUnreachable(f"{verb} was not started: the journal's size was not told")
+        return int(size.stdout)
 
     async def _more(self) -> list[Line]:
         """Return the new whole lines of the journal, over a new login where the line broke."""
+        # Whether it runs is asked first: a runner that is gone has written its last word by then.
         look = (
-            f"tail -c +{self._offset + 1} {self._journal} 2>/dev/null; "
-            f"read -r p <{self._runner} && [ -d /proc/$p ]"
+            f"read -r p <{self._runner} && [ -d /proc/$p ]; gone=$?; "
+            f"tail -c +{self._offset + 1} {self._journal} 2>/dev/null; exit $gone"
         )
         answer = await self._shell.run(look)
         if is_lost(answer):
             await self._reopen()
+            return []
+        if answer.lost is not None:  # a slow host says nothing about its runner
+            self._alive = True
             return []
         self._alive = answer.exit == 0
         raw = answer.stdout[: answer.stdout.rfind(b"\n") + 1]
@@ -206,10 +232,10 @@ class _Watch:
                 5,
             ) from refused
 
-    def _give_up(self, still: float) -> None:
-        """Raise a Refusal when nothing more will come."""
+    def _give_up(self, still: float, gone: float) -> None:
+        """Raise a Refusal when nothing more will come: seconds without a line, and a runner."""
         patience = _BEGIN_SECONDS if self._start is None else _GONE_SECONDS
-        if not self._alive and still > patience:
+        if gone > patience:
             raise Refusal(
                 f"transaction {self._id} ended on the target without a last word: "
                 f"`gpudoctor rollback {self._id}` puts everything back",

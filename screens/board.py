@@ -110,6 +110,11 @@ class Board:
         return [finding for state in self.panels.values() for finding in state.findings]
 
     @property
+    def without_gpus(self) -> str:
+        """Return why no GPU was judged, once the audit has ended; or nothing."""
+        return self.result.without_gpus if self.result and not self.running else ""
+
+    @property
     def evidence(self) -> Mapping[str, Evidence]:
         """Return the evidence by probe key; empty until the audit has ended."""
         return self.result.evidence if self.result else {}

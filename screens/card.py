@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from gpudoctor.model.finding import Finding, Panel, Status
+from gpudoctor.model.finding import Finding, Impact, Panel, Status
 from gpudoctor.screens.board import Board, PanelState
 from gpudoctor.screens.key_values import key_values
 from gpudoctor.screens.masthead import SPINNER
@@ -79,7 +79,8 @@ class PanelCard(Static, can_focus=True):
 
 def _issue(finding: Finding, wide: bool) -> Content:
     verdict = finding.verdict
-    impact = f"{verdict.impact:<8} " if wide else ""
+    pressing = verdict.impact in {Impact.HIGH, Impact.MEDIUM}
+    impact = f"{verdict.impact:<8} " if wide else f"{verdict.impact} " if pressing else ""
     return Content.assemble(
         mark(finding),
         " ",

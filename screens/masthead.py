@@ -42,7 +42,7 @@ class Masthead(Vertical):
         self.query_one("#totals", Static).update(self._totals())
         self.query_one("#spent", Static).update(self._spent())
         sentence = self.query_one("#sentence", Static)
-        sentence.display = bool(board.refusal or board.problems)
+        sentence.display = bool(board.refusal or board.problems or board.without_gpus)
         sentence.set_class(bool(board.refusal), "-refusal")
         sentence.update(self._sentence())
 
@@ -75,10 +75,14 @@ class Masthead(Vertical):
             for impact in Impact
             if impact in issues
         ]
-        parts = [Content(" "), counts(findings)]
-        if worst and self.size.width >= _WIDE:
-            parts += [Content.styled("     issues by impact: ", MUTED), Content(", ").join(worst)]
-        return Content.assemble(*parts)
+        if not worst:
+            return Content.assemble(" ", counts(findings))
+        if self.size.width >= _WIDE:
+            lead = Content.styled("     issues by impact: ", MUTED)
+            return Content.assemble(" ", counts(findings), lead, Content(", ").join(worst))
+        return Content.assemble(
+            " ", Content(", ").join(worst[:2]), "  ", counts(findings, words=False)
+        )
 
     def _spent(self) -> Content:
         board = self._board
@@ -94,5 +98,5 @@ class Masthead(Vertical):
                 (" ✗ ", "bold $text-error"), host_line(board.refusal), ("  r retries", MUTED)
             )
         more = f" (+{len(board.problems) - 1} more)" if len(board.problems) > 1 else ""
-        first = board.problems[0] if board.problems else ""
+        first = board.problems[0] if board.problems else f"no GPU was judged: {board.without_gpus}"
         return Content.assemble((" ! ", "bold $text-warning"), host_line(first), (more, MUTED))

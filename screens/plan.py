@@ -161,7 +161,9 @@ class PlanScreen(Screen[None]):
         """Select the finding, or drop it."""
         finding = self._current()
         if finding is None or not self.board.fixable(finding):
-            self.notify("gpudoctor has no change of its own for this row", markup=False)
+            self.notify(
+                "gpudoctor does not change this one itself: `to do` says how, by hand", markup=False
+            )
             return
         chosen = list(self.board.chosen)
         if finding.id in chosen:

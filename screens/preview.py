@@ -44,7 +44,7 @@ def _nothing(board: Board) -> Content:
         return Content.styled("No finding here has a fix that gpudoctor applies by itself.", MUTED)
     return Content.assemble(
         ("Nothing is selected.\n\n", "bold"),
-        (f"{number} of the issues can be fixed from here: those with a box. ", MUTED),
+        (f"gpudoctor can fix {number} of the issues itself, marked with a box. ", MUTED),
         ("space", "bold"),
         (" selects one, and its commands and undo appear here before anything runs.", MUTED),
     )
@@ -103,7 +103,7 @@ def _question(plan: Plan, label: str, what: str, names: list[str]) -> Content:
     rows = [Content.assemble(("  • ", MUTED), host_line(name)) for name in names]
     where = host_line(label or plan.label, "bold")
     return Content.assemble(
-        (what, "bold"), (" on ", MUTED), where, "\n\n", Content("\n").join(rows)
+        host_line(what, "bold"), (" on ", MUTED), where, "\n\n", Content("\n").join(rows)
     )
 
 

@@ -32,6 +32,10 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
         (["audit", "--panel", "nope"], 2, "no panel 'nope'"),
         (["audit", "--from", "/nonexistent/file"], 2, "no such file"),
         (["explain", "kern-numa"], 2, "did you mean kern-numa-balancing?"),
+        (["fix", "numa-balancing"], 2, "did you mean kern-numa-balancing?"),
+        (["explain", "zzz"], 2, "`gpudoctor audit` lists them by id"),
+        (["--from", "/nonexistent/file", "audit"], 2, "/nonexistent/file: no such file"),
+        (["--json", "audit"], 2, "options come after it"),
         (["audit", "--demo", "--host", "x"], 2, "contradict"),
         (["audit", "--container", "vm:1"], 2, "--container wants"),
         (["audit", "--container", "lxc:$(id)"], 2, "--container wants"),
@@ -108,6 +112,24 @@ def test_a_recording_is_private_and_a_device_keeps_its_mode(
     before = os.stat(os.devnull).st_mode
     assert run(capsys, "record", os.devnull, "--demo")[0] == 0
     assert os.stat(os.devnull).st_mode == before
+
+
+def test_a_verb_may_follow_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "host.toml"
+    assert run(capsys, "record", str(path), "--demo")[0] == 0
+    code, out, _ = run(capsys, "--from", str(path), "audit", "--panel", "PCIe")
+    assert code == 0 and "recording of pve-gpu1" in out
+
+
+def test_a_terminal_without_our_signs_gets_question_marks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "--demo"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"") and b"pve-gpu1 ? Simulated" in done.stdout
 
 
 CRASHING = """

@@ -155,5 +155,17 @@ def test_kinds_are_told_in_a_moment(text: str) -> None:
     assert time.monotonic() - begun < 5
 
 
+def test_files_of_two_hosts_are_no_lost_gpu(tmp_path: Path) -> None:
+    xml, lspci = tmp_path / "x.xml", tmp_path / "lspci"
+    xml.write_text(
+        "<?xml version='1.0'?>\n<nvidia_smi_log><attached_gpus>1</attached_gpus>"
+        '<gpu id="00000000:09:00.0"></gpu></nvidia_smi_log>\n'
+    )
+    lspci.write_text("0000:c1:00.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2331]\n")
+    found = [f for f in audited(xml, lspci).findings if f.id == "uefi-gpu-count"]
+    assert [f.status for f in found] == [Status.UNKNOWN]
+    assert "of one host" in found[0].verdict.summary
+
+
 def test_kinds_have_names() -> None:
     assert len({kind.name for kind in KINDS}) == len(KINDS)

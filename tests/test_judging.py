@@ -1,5 +1,6 @@
 """Judging: every check is judged once, in any order of answers, and one fault blanks nothing."""
 
+import json
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -122,3 +123,13 @@ def test_lost_probes_are_told_as_lost() -> None:
         due = judging.take(fresh).due
     statuses = {f.status for f in judging.findings}
     assert statuses == {Status.UNKNOWN}
+
+
+def _nested(evidence: Evidence) -> int:
+    return int(json.loads("[" * 100_000))
+
+
+def test_a_parser_that_trips_is_unknown() -> None:
+    deep: Reader[int] = Reader("deep", (Tool("t", "true", "true"),), _nested)
+    answer = Facts({"t": Evidence("t")})[deep]
+    assert isinstance(answer, Unknown) and answer.reason is Reason.PARSE_FAILED

@@ -15,8 +15,15 @@ from gpudoctor.formats.lxc_conf import LxcConf, parse_lxc_conf
 from gpudoctor.formats.meminfo import parse_meminfo
 from gpudoctor.formats.proc_devices import parse_char_majors
 from gpudoctor.formats.version import compare, flavour, series
-from gpudoctor.model import Evidence, Reason, Unknown
-from gpudoctor.probes.kernel import INSIDE_CONTAINER, KERNEL_LOG_READ, KernelLog
+from gpudoctor.model import Evidence, Facts, Reason, Unknown
+from gpudoctor.probes.cpu import SOCKETS
+from gpudoctor.probes.kernel import (
+    INSIDE_CONTAINER,
+    KERNEL_LOG_READ,
+    NODES,
+    NUMA_NODES,
+    KernelLog,
+)
 
 CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus"
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the repo")
@@ -242,3 +249,27 @@ def test_kernel_log_unread_is_not_clean() -> None:
 )
 def test_inside_a_container(files: dict[str, bytes], wanted: str) -> None:
     assert INSIDE_CONTAINER.parse(Evidence("container-marks", files=files)) == wanted
+
+
+def test_long_lines_of_spaces_and_brackets() -> None:
+    many = 600_000  # a quadratic pattern would take hours
+    conf = parse_lxc_conf(f"hostname: a{' ' * many}b\nmemory:  1{' ' * many}# all of it")
+    with pytest.raises(ValueError, match="brackets"):
+        parse_choice("[" * many)
+    assert conf.last("memory") == "1" and conf.hostname.endswith(" b")
+
+
+@pytest.mark.parametrize("memory", [b"", b"Node 1 MemTotal: many kB\n"])
+def test_a_node_whose_memory_is_untold_is_not_left_out(memory: bytes) -> None:
+    node = "/sys/devices/system/node/node"
+    files = {f"{node}{n}/cpulist": b"%d\n" % n for n in range(2)}
+    files |= {f"{node}0/meminfo": b"Node 0 MemTotal:  8 kB\n", f"{node}1/meminfo": memory}
+    found = Facts({NODES.key: Evidence(NODES.key, files=files)})[NUMA_NODES]
+    assert isinstance(found, Unknown) and found.reason is Reason.PARSE_FAILED
+
+
+def test_garbage_is_no_number_of_sockets() -> None:
+    (probe,) = SOCKETS.probes()
+    files = {"/cpu0": b"\xffa\n", "/cpu1": b"0\n"}
+    found = Facts({probe.key: Evidence(probe.key, files=files)})[SOCKETS]
+    assert isinstance(found, Unknown) and found.reason is Reason.PARSE_FAILED

@@ -124,3 +124,12 @@ async def test_a_tool_without_permission_or_with_too_much_to_say(side: LiveSide)
         "slow": Reason.TIMEOUT,
     }
     assert len(found["large"].stdout) == 1000
+
+
+async def test_a_probe_of_thousands_of_paths_takes_few_jobs(side: LiveSide, tmp_path: Path) -> None:
+    (tmp_path / "last").write_text("read")
+    names = [f"{tmp_path}/{'gone' * 8}-{number}" for number in range(2500)]
+    files = (await answers(side, Files("many", (*names, f"{tmp_path}/last"))))["many"].files
+    assert len(files) == 2501 and files[f"{tmp_path}/last"] == b"read"
+    # each job has its number
+    assert side.session._count < 10

@@ -24,7 +24,9 @@ from gpudoctor.formats.pci import (
     ResizableBar,
 )
 from gpudoctor.formats.pci_sysfs import parse_aer, parse_link, parse_resource
-from gpudoctor.model import Reason, Unknown
+from gpudoctor.model import Facts, Later, Reason, Unknown
+from gpudoctor.probes.gpu import GPU_DRIVERS
+from gpudoctor.recording import Answers
 
 CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus" / "lspci"
 FILES = sorted(CORPUS.glob("*.txt")) if CORPUS.is_dir() else []
@@ -304,3 +306,21 @@ def test_denied_capabilities_are_no_permission() -> None:
     text = "01:00.0 3D controller: NVIDIA Corporation Device 2236 (rev a1)\n"
     read = lspci.parse(f"{text}\tCapabilities: <access denied>\n")["0000:01:00.0"].registers
     assert isinstance(read.dev_ctl, Unknown) and read.dev_ctl.reason is Reason.NO_PERMISSION
+
+
+def test_a_driver_link_without_its_target_is_no_missing_driver() -> None:
+    bdf = "0000:21:00.0"
+    link = f"lrwxrwxrwx 1 0 0 0 Jan  1 00:00 /sys/bus/pci/devices/{bdf}/driver"
+    ids = {"vendor": b"0x10de\n", "device": b"0x2bb1\n", "class": b"0x030000\n", "revision": b"1"}
+    answers = Answers(
+        {f"/sys/bus/pci/devices/{bdf}/{name}": raw for name, raw in ids.items()},
+        {
+            f"/sys/bus/pci/devices/{bdf}": f"l -> ../../../devices/pci0000:20/{bdf}".encode(),
+            f"/sys/bus/pci/devices/{bdf}/driver": link.encode(),
+        },
+    )
+    facts = Facts(
+        {p.key: answers.answer(p) for p in GPU_DRIVERS.probes() if not isinstance(p, Later)}
+    )
+    found = facts[GPU_DRIVERS]
+    assert isinstance(found, Unknown) and found.reason is Reason.PARSE_FAILED

@@ -1,6 +1,10 @@
 """Recordings and snapshots: one file format, read back exactly or refused in one sentence."""
 
+import base64
+import hashlib
 import random
+import re
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,3 +143,47 @@ def test_a_store_that_cannot_be_written_refuses(
     with pytest.raises(Refusal, match="gpudoctor.*cannot be written") as refused:
         save(result(), Kind.BEFORE)
     assert refused.value.code == 1
+
+
+def _signed(body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    return f'# gpudoctor snapshot\nschema = 1\nchecksum = "sha256:{digest}"\n'.encode() + body
+
+
+def _with_evidence(json: bytes) -> bytes:
+    text = base64.b64encode(zlib.compress(json, 9))
+    body = dump(result()).split(b"\n", 3)[-1]
+    return _signed(re.sub(rb'(?m)^evidence = ".*"$', b'evidence = "' + text + b'"', body))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        _signed(b"a." * 200_000 + b"a = 1\n"),
+        _signed(b"x = [" + b"1," * (3 << 20) + b"]\n"),
+        _with_evidence(b"[" + b"{}," * 3_000_000 + b"1]"),
+        _with_evidence(b"[" + b" " * (200 << 20) + b"]"),
+        _with_evidence(b"[" * 100_000),
+    ],
+    ids=["dotted key", "huge array", "many values", "large evidence", "deep evidence"],
+)
+def test_a_bomb_is_refused(raw: bytes) -> None:
+    with pytest.raises(Refusal) as refused:
+        load(raw)
+    assert refused.value.code == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('container = "lxc:101"', 'container = "lxc:../x"'),
+        ('kind = "recording"', "kind = 3"),
+        ("[header]", "[other]"),
+    ],
+)
+def test_a_wrong_header_is_damage(before: str, after: str) -> None:
+    body = dump(result()).split(b"\n", 3)[-1].decode()
+    assert before in body
+    with pytest.raises(Refusal, match="is damaged") as refused:
+        load(_signed(body.replace(before, after).encode()))
+    assert refused.value.code == 3

@@ -45,7 +45,7 @@ def test_twice_is_once() -> None:
 def test_long_runs_take_a_moment(raw: bytes) -> None:
     begun = time.monotonic()
     assert redact(raw) == raw
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 1.5
 
 
 def test_config_space_is_untouched() -> None:

@@ -187,6 +187,16 @@ async def test_quitting_amid_an_audit_leaves_nothing_behind(tmp_path: Any) -> No
             assert channel._process.returncode is not None
 
 
+@pytest.mark.parametrize("keys", [("q", "question_mark"), ("q", "2"), ("r", "q", "enter")])
+async def test_keys_after_quit_are_nobodys(keys: tuple[str, ...]) -> None:
+    app = demo()
+    async with running(app) as pilot:
+        for key in keys:
+            app.simulate_key(key)
+        await pilot.pause()
+    assert app.fault is None and app.return_code == 0
+
+
 async def test_demo_host_is_fixed_and_put_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

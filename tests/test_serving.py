@@ -292,3 +292,14 @@ def test_prometheus_skips_what_is_no_number() -> None:
 
 def _start(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_parents_in_a_circle_end() -> None:
+    def process(pid: int, ppid: int, argument: str) -> list[str]:
+        return [f"p {pid}", f"t {pid} (x) S {ppid}" + " 0" * 18, f"a {argument}"]
+
+    circle = process(5, 6, "sglang::scheduler") + process(6, 7, "bash") + process(7, 6, "bash")
+    (server,) = servers_of(parse_scan("\n".join([*circle, "end"])))
+    assert server.pid == 5
+    own = servers_of(parse_scan("\n".join([*process(5, 5, "VLLM::Worker"), "end"])))
+    assert [s.pid for s in own] == [5]

@@ -173,7 +173,7 @@ async def test_a_refused_port(server: Server) -> None:
     config = server.folder / "refused"
     config.write_text(with_port)
     sentence = (await refusal("gpubox", config)).sentence
-    assert "refused the connection on port 1" in sentence
+    assert "port 1 refused the connection" in sentence
 
 
 @asynccontextmanager

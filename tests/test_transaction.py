@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.plan import Plan
+from gpudoctor.journal import moves, parse
+from gpudoctor.model.plan import ItemMoved, Plan
 from tests.script_runner import SHELLS, Rig, is_root
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="the script runs as root only")
@@ -302,3 +303,8 @@ def _wait_for(rig: Rig, transaction: str, text: bytes) -> None:
     while not (journal.exists() and text in journal.read_bytes()):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_forged_item_number_is_no_item() -> None:
+    lines = parse("1.0 intent \u00b2 x\n1.0 done 1\n".encode())
+    assert [m.number for m in moves(lines, 0.0) if isinstance(m, ItemMoved)] == [1]

@@ -209,3 +209,37 @@ async def test_a_session_that_ends_leaves_nothing_running(rig: Rig) -> None:
     assert shell.user == "root"
     await shell.close()
     assert shell.user == ""
+
+
+def test_an_undo_whose_script_is_gone_is_refused_at_once(rig: Rig) -> None:
+    file = rig.item("one", "1", "0")
+    plan = rig.plan()
+    applied(rig, plan)
+    Path(rig.places.script(plan.id)).unlink()
+    with pytest.raises(Refusal, match=f"client's copy, {plan.id}.sh") as refused:
+        undone(rig, plan)
+    assert refused.value.code == 1 and file.read_text() == "0\n"
+
+
+class Late(LiveShell):
+    """A slow host: one look is never answered, one tells late of a time before the end."""
+
+    looks = 0
+
+    async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
+        if not text.startswith("tail -c"):
+            return await super().run(text, cap)
+        Late.looks += 1
+        if Late.looks > 2:
+            return await super().run(text, cap)
+        await asyncio.sleep(0.6)
+        why = Unknown(Reason.TIMEOUT, "no answer within 10 s")
+        return JobAnswer(lost=why) if Late.looks == 1 else JobAnswer(exit=1)
+
+
+def test_a_slow_look_is_no_dead_runner(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.item("one", "1", "0")
+    monkeypatch.setattr("gpudoctor.hosts.root_shell.LiveShell", Late)
+    monkeypatch.setattr("gpudoctor.transaction._GONE_SECONDS", 0.5)
+    monkeypatch.setattr("gpudoctor.transaction._BEGIN_SECONDS", 0.5)
+    assert applied(rig, rig.plan())[-1] == "= applied"

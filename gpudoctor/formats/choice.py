@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_ACTIVE = re.compile(r"\[([^\]\s]+)\]")
+_ACTIVE = re.compile(r"\[([^\[\]\s]+)\]")
 
 
 @dataclass(frozen=True, slots=True)

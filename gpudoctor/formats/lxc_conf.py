@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-_LINE = re.compile(r"\s*(?P<key>[A-Za-z][\w.-]*(?:\[\d+\])?)\s*(?P<sep>[:=])\s*(?P<value>.*?)\s*")
+_LINE = re.compile(r"\s*(?P<key>[A-Za-z][\w.-]*(?:\[\d+\])?)\s*(?P<sep>[:=])(?P<value>.*)")
 _DEVICE = re.compile(
     r"(?P<type>[abc])(?:\s+(?P<major>\d+|\*):(?P<minor>\d+|\*)(?:\s+(?P<access>[rwm]+))?)?"
 )
@@ -113,7 +113,7 @@ def _separated(match: "re.Match[str]") -> bool:
 
 def _value(raw: str) -> str:
     """Return a value without an inline comment and without the quotes around it."""
-    value = re.split(r"\s+#", raw, maxsplit=1)[0].strip()
+    value = re.split(r"\s#", raw.strip(), maxsplit=1)[0].strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return value

@@ -1,12 +1,14 @@
 """The scan of serving processes: who launched each engine, with what, in which container."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpudoctor.formats.container_ref import ContainerRef, containers_of
 from gpudoctor.formats.engines import Engine, identify, is_script
 from gpudoctor.formats.limits import Limit, parse_limits
 from gpudoctor.model import Reason, Side, Unknown
+
+_MOST_ANCESTORS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +134,25 @@ def _launcher(scan: Scan, process: Process) -> Process:
     """Return the topmost process of the same engine above; else a Python parent; else itself."""
     engine, top = identify(process.argv), process
     python = None
-    above = scan.processes.get(process.ppid)
-    while above is not None:
+    for above in _ancestors(scan, process):
         seen = identify(above.argv)
         if seen and engine and seen[0] is engine[0]:
             top = above
         elif python is None and is_script(above.argv):
             python = above
-        above = scan.processes.get(above.ppid)
     identity = identify(top.argv)
     worker = identity is not None and not identity[1]
     return python if worker and python is not None else top
+
+
+def _ancestors(scan: Scan, process: Process) -> Iterator[Process]:
+    """Yield the processes above, nearest first; a forged scan may hold loops and endless chains."""
+    seen = {process.pid}
+    above = scan.processes.get(process.ppid)
+    while above is not None and above.pid not in seen and len(seen) <= _MOST_ANCESTORS:
+        yield above
+        seen.add(above.pid)
+        above = scan.processes.get(above.ppid)
 
 
 def _server(launcher: Process, workers: Sequence[Process]) -> Server:

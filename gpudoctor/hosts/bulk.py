@@ -112,14 +112,16 @@ class BulkReader:
             half = len(probes) // 2
             return await self.read(probes[:half]) + await self.read(probes[half:])
         if problem.reason is Reason.TOO_BIG and len(probes[0].patterns) > 1:
-            return [await self._by_pattern(probes[0])]
+            return [await self._by_halves(probes[0])]
         return [Evidence(p.key, p.side, bulk_text([p]), problem=problem) for p in probes]
 
-    async def _by_pattern(self, probe: Bulk) -> Evidence:
+    async def _by_halves(self, probe: Bulk) -> Evidence:
+        """Read the patterns in two parts, which may each come in two again: jobs stay few."""
         found: dict[str, bytes | Unknown] = {}
-        for pattern in probe.patterns:
-            (part,) = await self.read([replace(probe, patterns=(pattern,))])
-            found |= part.files or ({pattern: part.problem} if part.problem else {})
+        half = len(probe.patterns) // 2
+        for patterns in (probe.patterns[:half], probe.patterns[half:]):
+            (part,) = await self.read([replace(probe, patterns=patterns)])
+            found |= part.files or (dict.fromkeys(patterns, part.problem) if part.problem else {})
         return entries(probe, found)
 
 

@@ -91,6 +91,6 @@ def decode_body(body: bytes) -> tuple[bytes, str, int]:
         raise ValueError("a damaged frame")
     try:
         complaints, _, code = clean(base64.b64decode(body[at + 1 :])).rstrip("\n").rpartition(":")
-        return base64.b64decode(body[:at]), complaints, int(code)
+        return base64.b64decode(memoryview(body)[:at]), complaints, int(code)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"a damaged frame ({error})") from error

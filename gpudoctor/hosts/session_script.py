@@ -54,9 +54,9 @@ def prelude() -> str:
             _QUIT,
             "trap '' HUP",
             "read M _ </proc/self/stat",
-            "m=,; for t in base64 grep head tail timeout; "
+            "m=,; for t in base64 grep head id tail timeout; "
             "do command -v $t >/dev/null || m=$m$t,; done",
-            'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "$(id -u)" "$m"',
+            'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "$(id -u || echo -)" "$m"',
             "",
         )
     )

@@ -66,7 +66,7 @@ def _os_sentence(error: OSError, settings: Settings) -> str:
     # asyncio folds one error for each address into a text.
     numbers = {error.errno, *map(int, re.findall(r"\[Errno (\d+)\]", str(error)))}
     if errno.ECONNREFUSED in numbers:
-        return f"{place} refused the connection on port {settings.port}: is sshd running there?"
+        return f"{place} refused the connection: is sshd running there, on that port?"
     if numbers & _ROUTE:
         return f"there is no route to {place}: check the network, VPN and address"
     if settings.proxy_command and isinstance(error, FileNotFoundError | PermissionError):

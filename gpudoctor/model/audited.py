@@ -90,6 +90,15 @@ class AuditResult:
         return all(v.status is Status.UNKNOWN for v in mine) and bool(reasons & _SHOULD_ANSWER)
 
     @property
+    def without_gpus(self) -> str:
+        """Return why no GPU was judged, where the driver's whole panel says so; or nothing."""
+        driver = [f.verdict.unknown for f in self.findings if f.panel is Panel.DRIVER]
+        if not driver or not all(u and u.reason is Reason.NOT_PRESENT for u in driver):
+            return ""
+        details = [u.detail for u in driver if u]
+        return max(details, key=details.count)
+
+    @property
     def incomplete(self) -> bool:
         """Return whether something that should have answered did not."""
         return bool(self.problems or self.blank_panels)

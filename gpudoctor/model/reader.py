@@ -18,7 +18,8 @@ class Reader(Generic[T_co]):
 
     A probe gives its Evidence, another reader its value. With `tolerant`, unknown inputs are passed
     on (evidence with its `problem` set, facts as Unknown); without it they are this fact's answer.
-    `parse` may return Unknown, or raise ValueError/KeyError/IndexError for `parse-failed`.
+    `parse` may return Unknown, or raise ValueError/KeyError/IndexError for `parse-failed`; so is
+    whatever else it trips over.
     """
 
     key: str
@@ -68,6 +69,6 @@ class Facts:
             inputs.append(value)
         try:
             return reader.parse(*inputs)
-        except (ValueError, KeyError, IndexError, ArithmeticError) as error:
+        except Exception as error:  # whatever a hostile answer trips must not end the audit
             what = one_line(str(error), 160) or type(error).__name__
             return Unknown(Reason.PARSE_FAILED, f"{reader.key}: {what}")

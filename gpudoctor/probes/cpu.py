@@ -34,8 +34,8 @@ CPUS_ONLINE: Reader[frozenset[int]] = Reader("cpus-online", (ONLINE,), _online)
 
 def _sockets(evidence: Evidence) -> int | Unknown:
     """Return the number of CPU packages."""
-    packages = {text.strip() for text in evidence.texts().values()}
-    if not packages or "-1" in packages:
+    packages = {int(text) for text in evidence.texts().values()}
+    if not packages or min(packages) < 0:
         return Unknown(Reason.NOT_PRESENT, "the kernel does not tell which socket a CPU is in")
     return len(packages)
 

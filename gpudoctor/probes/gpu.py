@@ -205,7 +205,11 @@ def _drivers(links: Evidence, functions: tuple[PciFunction, ...]) -> dict[str, s
         for path, line in links.files.items()
         if not isinstance(line, Unknown)
     }
-    return {function.bdf: bound.get(function.bdf, "") for function in functions}
+    drivers = {function.bdf: bound.get(function.bdf, "") for function in functions}
+    untold = [bdf for bdf, name in drivers.items() if bdf in bound and not name]
+    if untold:
+        raise ValueError(f"{untold[0]} has a driver, and where its link leads is untold")
+    return drivers
 
 
 GPU_DRIVERS: Reader[dict[str, str]] = Reader(

@@ -9,9 +9,16 @@ from gpudoctor.formats.meminfo import parse_meminfo
 from gpudoctor.model import Evidence, Files, Reader, Reason, Tool, Unknown
 
 UNAME = Files("kernel-release", ("/proc/sys/kernel/osrelease",))
-KERNEL_RELEASE: Reader[str] = Reader(
-    "kernel-release", (UNAME,), lambda e: e.get("/proc/sys/kernel/osrelease")
-)
+
+
+def _release(evidence: Evidence) -> str | Unknown:
+    text = evidence.get("/proc/sys/kernel/osrelease")
+    if isinstance(text, str) and not re.match(r"\d+\.\d+", text):
+        raise ValueError("no kernel release begins so")
+    return text
+
+
+KERNEL_RELEASE: Reader[str] = Reader("kernel-release", (UNAME,), _release)
 
 CMDLINE = Files("kernel-cmdline", ("/proc/cmdline",))
 KERNEL_CMDLINE: Reader[str] = Reader("kernel-cmdline", (CMDLINE,), lambda e: e.get("/proc/cmdline"))
@@ -35,14 +42,18 @@ def _numa_nodes(evidence: Evidence) -> int | Unknown:
     nodes = [
         path
         for path, text in texts.items()
-        if path.endswith("/cpulist") and text.strip() and _has_memory(texts, path)
+        if path.endswith("/cpulist") and parse_cpulist(text) and _has_memory(texts, path)
     ]
     return max(1, len(nodes))
 
 
 def _has_memory(texts: dict[str, str], cpulist: str) -> bool:
-    meminfo = texts.get(cpulist.removesuffix("cpulist") + "meminfo", "")
-    return "MemTotal:" in meminfo and "MemTotal:       0 kB" not in meminfo
+    """Raise ValueError where it is not told: the node may well count."""
+    path = cpulist.removesuffix("cpulist") + "meminfo"
+    total = re.search(r"MemTotal:\s+(\d{1,15}) kB", texts.get(path, ""))
+    if total is None:
+        raise ValueError(f"{path} does not tell the node's memory")
+    return int(total[1]) > 0
 
 
 NUMA_NODES: Reader[int] = Reader("numa-nodes", (NODES,), _numa_nodes)
@@ -129,7 +140,8 @@ def number_in(key: str, path: str) -> Reader[int]:
     return Reader(key, (Files(key, (path,)),), parse)
 
 
-# Only lines that a check reads leave the target; the count tells an empty log from an unread one.
+# Only lines that a check reads leave the target. The count tells an empty log from an unread one,
+# and the time of the first line a whole log from what is left in dmesg's ring.
 KERNEL_LOG_LINES = (
     "NVRM|nvidia|Xid|AER|PCIe Bus Error|BAR [0-9]|can.t assign|_OSC|CPPC|amd_pstate|DMAR|AMD-Vi"
     "|IO_PAGE_FAULT|Out of memory|oom-kill|apparmor=.DENIED|Marking TSC|clocksource|microcode"
@@ -140,10 +152,10 @@ KERNEL_LOG = Tool(
     "kernel-log",
     "journalctl",
     "{ journalctl -k -b -q -o short-unix --no-pager 2>/dev/null || dmesg; } "
-    f"| awk '{{n++}} /{KERNEL_LOG_LINES}/{{m++; l=substr($0,1,400); "
+    f"| awk '{{n++; if(n==1)f=substr($0,1,20)}} /{KERNEL_LOG_LINES}/{{m++; l=substr($0,1,400); "
     f"if(m<={_FIRST})print l; else r[m%{_LAST}]=l}} "
     f"END{{i=m-{_LAST - 1}; if(i<={_FIRST})i={_FIRST + 1}; for(;i<=m;i++)print r[i%{_LAST}]; "
-    'print "lines " (n+0)}\'',
+    'print "first " f; print "lines " (n+0)}\'',
     cap=2 << 20,
 )
 
@@ -176,7 +188,8 @@ def _kernel_log(evidence: Evidence, inside: str | Unknown) -> KernelLog | Unknow
         return Unknown(
             Reason.NO_PERMISSION, "the kernel log could not be read: it takes root or group adm"
         )
-    return KernelLog(tuple(lines[:-1]), int(last.group(1)))
+    kept = (line for line in lines[:-1] if not line.startswith("first "))
+    return KernelLog(tuple(kept), int(last.group(1)))
 
 
 KERNEL_LOG_READ: Reader[KernelLog] = Reader(

@@ -117,7 +117,8 @@ class _Source:
         """Return the bound driver's name, an empty string where none is bound."""
         line = self.links.files.get(f"{DEVICES}/{self.bdf}/driver")
         if isinstance(line, bytes):
-            return link_target(line).rsplit("/", 1)[-1]
+            name = link_target(line).rsplit("/", 1)[-1]
+            return name or Unknown(Reason.PARSE_FAILED, f"{self.bdf}: where driver leads is untold")
         if self.dumped:
             return self.dumped.driver
         return self.links.unread or ""
