@@ -29,6 +29,7 @@ exit codes: 0 nothing to act on; 1 issues, or refused; 2 wrong usage; 3 incomple
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an operator never sees a traceback."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller: `>&-`
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # never die of a sign that the terminal lacks
@@ -149,10 +150,14 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
     demo.set_defaults(demo=True)
     record = _verb(verbs, "record", _record, "keep what an audit reads, secrets masked")
     record.add_argument("file", metavar="FILE")
+    record.add_argument("--json", action="store_true")
     probes = _verb(verbs, "probes", _probes, "what an audit runs, word for word")
-    probes.add_argument("--shell", action="store_true", help="the scripts themselves")
+    listed = probes.add_mutually_exclusive_group()
+    listed.add_argument("--shell", action="store_true", help="the scripts themselves")
+    listed.add_argument("--json", action="store_true")
     explain = _verb(verbs, "explain", _explain, "what a check reads, judges and why")
     explain.add_argument("check", metavar="CHECK")
+    explain.add_argument("--json", action="store_true")
 
 
 def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

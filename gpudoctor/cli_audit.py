@@ -2,9 +2,9 @@
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from gpudoctor.audit import run_audit
 from gpudoctor.checks import by_id, known_check
 from gpudoctor.judging import Judging
-from gpudoctor.model import Impact, Panel, Probe, Side
+from gpudoctor.model import Impact, Later, Panel, Probe, Side, Tool
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.report import exit_code, markdown, plain
@@ -78,17 +78,37 @@ def record_command(args: argparse.Namespace) -> int:
         _write_private(path, raw)
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror}", 3) from error
-    print(f"{path}: {len(result.evidence)} probes, {len(raw)} bytes; gpudoctor --from {path}")
+    kept = {"file": str(path), "probes": len(result.evidence), "bytes": len(raw)}
+    if args.json:
+        _print_json(kept | {"incomplete": result.incomplete})
+    else:
+        print(f"{path}: {kept['probes']} probes, {len(raw)} bytes; gpudoctor --from {path}")
     return 3 if result.incomplete else 0
 
 
 def _write_private(path: Path, raw: bytes) -> None:
-    """Write a file that only its owner may read; a device such as /dev/null keeps its mode."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        if stat.S_ISREG(os.fstat(handle).st_mode):
-            os.fchmod(handle, 0o600)
-        stream.write(raw)
+    """Write a file that only its owner may read; an old one stays until the new one is whole.
+
+    A device such as /dev/null is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(raw)
+        return
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _print_json(values: Mapping[str, object]) -> None:
+    print(json.dumps({"version": 1, **values}, indent=2))
 
 
 def probes_command(args: argparse.Namespace) -> int:
@@ -98,12 +118,12 @@ def probes_command(args: argparse.Namespace) -> int:
 
     judging = Judging(Panel)
     first = [*judging.begin(Side.HOST).due, *judging.begin(Side.CONTAINER).due]
+    if args.json:
+        _print_json({"probes": [_probe_row(probe) for probe in (*first, *judging.waiting)]})
+        return 0
     if not args.shell:
-        for probe in first:
+        for probe in (*first, *judging.waiting):
             print(f"{probe.side:<10} {probe.key:<28} {_about(probe)}")
-        for later in judging.waiting:
-            after = ", ".join(reader.key for reader in later.after)
-            print(f"{later.side:<10} {later.key:<28} after {after}")
         return 0
     print("# the session, once a side (MARK is random)")
     print(boot("MARK"))
@@ -129,23 +149,41 @@ def _demo_asked() -> Mapping[str, Probe]:
     return asyncio.run(run_audit(SimulatedTarget(demo_machine(), NO_WAIT))).asked
 
 
-def _about(probe: object) -> str:
-    patterns: tuple[str, ...] = getattr(probe, "patterns", ())
-    if patterns:
-        more = f" and {len(patterns) - 1} more" if len(patterns) > 1 else ""
-        return f"{patterns[0]}{more}"
-    return str(getattr(probe, "name", ""))
+def _about(probe: Probe | Later) -> str:
+    if isinstance(probe, Later):
+        return f"after {', '.join(reader.key for reader in probe.after)}"
+    if isinstance(probe, Tool):
+        return probe.name
+    more = f" and {len(probe.patterns) - 1} more" if len(probe.patterns) > 1 else ""
+    return f"{probe.patterns[0]}{more}"
+
+
+def _probe_row(probe: Probe | Later) -> dict[str, object]:
+    """Return a probe as JSON values: what runs, or after which facts it is made."""
+    row: dict[str, object] = {"key": probe.key, "side": str(probe.side)}
+    if isinstance(probe, Later):
+        return row | {"after": [reader.key for reader in probe.after]}
+    if isinstance(probe, Tool):
+        return row | {"script": probe.script, "limit_seconds": probe.limit}
+    return row | {"paths": list(probe.patterns)}
 
 
 def explain_command(args: argparse.Namespace) -> int:
     """Print what one check reads, why it matters and where that is documented."""
     check = known_check(args.check)
     panel = by_id()[args.check][0]
-    print(f"{check.id}: {check.title}\n")
-    print(f"panel    {panel.number} {panel.heading}")
-    print(f"scope    {check.scope}")
     reads = dict.fromkeys(p.key for r in check.reads + check.optional for p in r.probes())
-    print(f"reads    {', '.join(reads)}")
-    print(f"why      {check.why}")
-    print(f"source   {check.source}")
+    told: dict[str, object] = {
+        "panel": f"{panel.number} {panel.heading}",
+        "scope": check.scope,
+        "reads": list(reads),
+        "why": check.why,
+        "source": check.source,
+    }
+    if args.json:
+        _print_json({"id": check.id, "title": check.title, **told})
+        return 0
+    print(f"{check.id}: {check.title}\n")
+    for name, value in told.items():
+        print(f"{name:<8} {', '.join(value) if isinstance(value, list) else value}")
     return 0

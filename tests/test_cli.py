@@ -171,3 +171,28 @@ def _drain(handle: int) -> None:
 def test_one_panel_only(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "audit", "--json", "--panel", "kernel_knobs", "--panel", "5")
     assert {f["panel"] for f in json.loads(out)["findings"]} == {"kernel_knobs", "kernel_version"}
+
+
+def test_every_reading_verb_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "explain", "kern-numa-balancing", "--json")
+    assert json.loads(out)["reads"] == ["numa-balancing", "numa-nodes"]
+    _, out, _ = run(capsys, "probes", "--json")
+    assert {"nvidia-smi-xml", "gpu-path-files"} <= {p["key"] for p in json.loads(out)["probes"]}
+    file = tmp_path / "demo.toml"
+    _, out, _ = run(capsys, "record", str(file), "--demo", "--json")
+    assert json.loads(out)["bytes"] == file.stat().st_size
+
+
+def test_a_recording_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "demo.toml"
+    file.write_text("old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    code, _, err = run(capsys, "record", str(file), "--demo")
+    assert code == 3 and "No space left" in err
+    assert file.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["demo.toml"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.formats.container_ref import ContainerRef, containers_of
+from gpudoctor.formats.container_ref import containers_of
 from gpudoctor.formats.engines import Engine, identify
 from gpudoctor.formats.launch_flags import parse_flags
 from gpudoctor.formats.nccl_level import allows, default_level, user_level
@@ -21,6 +21,7 @@ from gpudoctor.formats.proc_maps import parse_maps
 from gpudoctor.formats.prometheus import totals
 from gpudoctor.formats.serving import Scan, Server, parse_scan, servers_of
 from gpudoctor.model import Reason, Side, Tool, Unknown
+from gpudoctor.model.place import ContainerRef
 from gpudoctor.probes.server_metrics import SERVER_METRICS, SERVER_METRICS_INSIDE
 from gpudoctor.probes.server_packages import SERVER_MAPS
 from gpudoctor.probes.serving import SCAN
@@ -225,6 +226,7 @@ A, B = "a1" * 32, "b2" * 32
         (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{A}.scope", [("kubernetes", A)]),
         (f"0::/kubepods/burstable/pod9-8/{B}", [("kubernetes", B)]),
         ("0::/user.slice/user-0.slice/session-3.scope", []),
+        ("0::/user.slice/user-7.slice/user@7.service/lxc/101/ns", [("rootless lxc", "101")]),
         ("0::/", []),
     ],
 )

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from gpudoctor.model.place import ContainerRef
 
 _HEX = r"(?P<id>[0-9a-f]{64}|[0-9a-f]{12})"
 _CONTAINERS = (
@@ -16,19 +17,16 @@ _CONTAINERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRef:
-    """A container as its processes' cgroup names it: kind (lxc, docker, podman, kubernetes), id."""
-
-    kind: str
-    name: str
-
-
 def containers_of(cgroup: Sequence[str]) -> tuple[ContainerRef, ...]:
-    """Return the containers that a process's cgroup lines name, the outermost first."""
+    """Return the containers that a process's cgroup lines name, the outermost first.
+
+    Below /user.slice a login made the path, as it liked: such a container is `rootless …`, and root
+    does not enter it.
+    """
     best: tuple[ContainerRef, ...] = ()
     for line in cgroup:
         path = line.split(":", 2)[-1]
+        whose = "rootless " if path.startswith("/user.slice/") else ""
         found: dict[int, ContainerRef] = {}
         for kind, pattern in _CONTAINERS:
             if kind == "kubernetes" and "kubepods" not in path:
@@ -36,7 +34,7 @@ def containers_of(cgroup: Sequence[str]) -> tuple[ContainerRef, ...]:
             for match in pattern.finditer(path):
                 groups = match.groupdict()
                 name = groups["id"] or groups.get("id2") or ""
-                found.setdefault(match.start(), ContainerRef(kind, name))
+                found.setdefault(match.start(), ContainerRef(f"{whose}{kind}", name))
         refs = tuple(found[at] for at in sorted(found))
         best = refs if len(refs) > len(best) else best
     return best

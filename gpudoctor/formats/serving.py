@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpudoctor.formats.container_ref import ContainerRef, containers_of
+from gpudoctor.formats.container_ref import containers_of
 from gpudoctor.formats.engines import Engine, identify, is_script
 from gpudoctor.formats.limits import Limit, parse_limits
 from gpudoctor.model import Reason, Side, Unknown
+from gpudoctor.model.place import ContainerRef
 
 _MOST_ANCESTORS = 32
 

@@ -11,7 +11,7 @@ _LOGIN = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9][A-Za-z0-9_.:-]{0,253}")
 
 @dataclass(frozen=True, slots=True)
 class ContainerRef:
-    """A container: `kind` is lxc, docker, podman or ssh; `name` its id, name or login."""
+    """A container: `kind` is lxc, docker, podman, ssh or one seen only; `name` its id or login."""
 
     kind: str
     name: str

@@ -12,8 +12,7 @@ def _container(servers: tuple[Server, ...]) -> ContainerRef | Unknown:
     """Return the outermost container of the first server in one: the host can enter that."""
     for server in servers:
         if server.containers and server.containers[0].kind in _ENTERED:
-            outer = server.containers[0]
-            return ContainerRef(outer.kind, outer.name)
+            return server.containers[0]
     return Unknown(Reason.NOT_PRESENT, "the engine serves on the host itself, in no container")
 
 
