@@ -79,7 +79,7 @@ def server_found(servers: tuple[Server, ...]) -> Verdict:
     reads=(SERVERS,),
     optional=(MAPPED,),
     why="The engines' wheels are built for Python 3.10 to 3.13.",
-    source="/proc/PID/exe and maps; PyPI classifiers of the engines",
+    source="/proc/PID/exe and maps; the Python classifiers of the engines' packages",
     scope="server",
 )
 def python(servers: tuple[Server, ...], mapped: dict[int, Mapped] | Unknown) -> list[Verdict]:

@@ -39,7 +39,7 @@ _QUIT = (
 )
 
 _FIRM = "timeout -k 1"
-# Not ours to kill: another mark, and no -k (knowledge 0.0: nvidia-smi is ended gently).
+# Not ours to kill: another mark, and no -k: nvidia-smi killed on a sick GPU can freeze the host.
 _GENTLE = "env -u GPD GPG=$GPD timeout"
 
 

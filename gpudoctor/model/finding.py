@@ -1,4 +1,4 @@
-"""Findings: what a check says. Status, class and impact are separate axes (knowledge 0.2)."""
+"""Findings: what a check says. Status, class and impact are separate axes."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -45,9 +45,9 @@ MEANINGS = (
     ),
 )
 
-# knowledge 0.0: only with the module loaded, none hanging, and no sign of a lost GPU in the log;
-# and with its device node there, since as root it would make the nodes itself. A plain user often
-# cannot read the log; the other conditions still hold then.
+# nvidia-smi can hang on a sick GPU: it runs only with the module loaded, none hanging, and no sign
+# of a lost GPU in the log; and with its device node there, since as root it would make the nodes
+# itself. A plain user often cannot read the log; the other conditions still hold then.
 _GUARD = (
     f"[ -d /sys/module/nvidia ] || exit {_NO_MODULE}; [ -e /dev/nvidiactl ] || exit {_NO_NODE}; "
     "for s in /proc/[0-9]*/stat; do { read -r _ c t _ <$s; } 2>/dev/null || continue; "
