@@ -13,7 +13,7 @@ demo: $(READY)
 	@$(VENV)/bin/gpudoctor demo || [ $$? -le 3 ]
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -q
+	$(VENV)/bin/python -m pytest -q -rs
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
