@@ -1,5 +1,7 @@
 """The container's limits: locked memory, memory, CPUs and NUMA nodes."""
 
+import re
+
 from gpudoctor.formats.cpulist import format_cpulist
 from gpudoctor.model import (
     Class,
@@ -16,6 +18,7 @@ from gpudoctor.model import (
     info,
     issue,
     non_issue,
+    not_read,
     unknown,
 )
 from gpudoctor.probes.container import (
@@ -33,6 +36,7 @@ from gpudoctor.probes.container_gpu import CONTAINER_GPU_PLACES
 from gpudoctor.probes.kernel import NODE_CPUS
 
 _GIB = 1 << 30
+_LIMIT = re.compile(r"(?:\d+|unlimited)(?::(?:\d+|unlimited))?")
 _ENOUGH_LOCKED = 8 * _GIB
 
 
@@ -47,7 +51,8 @@ HAS_RDMA: Reader[bool] = Reader(
 @check(
     "lxc-memlock",
     "Locked memory limit (RLIMIT_MEMLOCK)",
-    reads=(CONTAINER_INIT, HAS_RDMA),
+    reads=(),
+    optional=(CONTAINER_INIT, HAS_RDMA, CONTAINER_CONF),
     why="A widespread reading says that CUDA pinned memory is charged to this limit. It is not: "
     "NVIDIA's module pins pages without any test of it. RDMA registration, mlock() and io_uring "
     "buffers are. The odd value is systemd's: it raises its own limit to an eighth of the memory, "
@@ -56,13 +61,17 @@ HAS_RDMA: Reader[bool] = Reader(
     "(bump_rlimit_memlock); NCCL troubleshooting guide",
     scope="container",
 )
-def memlock(init: Init, rdma: bool) -> Verdict:
+def memlock(init: Init | Unknown, rdma: bool | Unknown, conf: ContainerConf | Unknown) -> Verdict:
     """Judge the limit of the container's first process by whether RDMA is there."""
+    if isinstance(init, Unknown):
+        return _asked_memlock(init, conf)
     if isinstance(init.limits, Unknown):
-        return unknown(init.limits.reason, init.limits.detail)
+        return not_read(init.limits)
     soft = init.limits["Max locked memory"].soft
     if soft is None:
         return good("Locked memory is unlimited in the container", "unlimited", "unlimited")
+    if isinstance(rdma, Unknown):
+        return not_read(rdma)
     seen = f"{soft} bytes ({soft / _GIB:.3g} GiB), {'RDMA' if rdma else 'no RDMA'} devices"
     remedy = (
         "Live, from the host: prlimit --pid PID --memlock=unlimited:unlimited for the server; to "
@@ -90,6 +99,31 @@ def memlock(init: Init, rdma: bool) -> Verdict:
         "8 GiB or more, or unlimited",
         remedy=remedy,
     )
+
+
+def _asked_memlock(why: Unknown, conf: ContainerConf | Unknown) -> Verdict:
+    """Say what the configuration asks for, where the limit in force could not be read."""
+    if isinstance(conf, Unknown):
+        return not_read(why)
+    asked = conf.conf.last("lxc.prlimit.memlock")
+    refused = next((line for line in conf.conf.refused if "prlimit.memlock" in line), None)
+    if asked is None and refused is None:
+        return unknown(why.reason, "no lxc.prlimit.memlock is set; the limit in force is not known")
+    seen = f"{conf.path}: {refused or asked}"
+    if asked is None or not _LIMIT.fullmatch(asked):
+        return issue(
+            "The configuration's memlock limit is no value that LXC takes",
+            Class.P0,
+            Impact.LOW,
+            seen,
+            "a number of bytes, or unlimited",
+            needs=Needs.CONTAINER_RESTART,
+            why="LXC takes `soft:hard` or one value, each a number or the word unlimited; -1 is "
+            "Docker's spelling. A line that is not understood sets nothing.",
+            remedy="Write `lxc.prlimit.memlock: unlimited` above the first [ of the file, then "
+            "restart the container; undo: the old line.",
+        )
+    return info("What the configuration asks of locked memory", seen)
 
 
 @check(

@@ -38,19 +38,26 @@ _STATIC = 195
 @check(
     "lxc-device-cgroup",
     "Device rules of the container",
-    reads=(CONTAINER_CONF, CGROUP_V2, CHAR_MAJORS),
+    reads=(CONTAINER_CONF,),
+    optional=(CGROUP_V2, CHAR_MAJORS),
     why="Rules name device numbers, and nvidia-uvm's number moves between boots: after a kernel or "
     "driver update the container starts without CUDA while nvidia-smi works. dev[n] entries are "
     "resolved at each start.",
     source="proxmox/pve-container (dev[n], vmconfig_hotplug_pending); lxc.container.conf(5)",
     scope="container",
 )
-def device_cgroup(conf: ContainerConf, unified: bool, majors: dict[str, frozenset[int]]) -> Verdict:
+def device_cgroup(
+    conf: ContainerConf, unified: bool | Unknown, majors: dict[str, frozenset[int]] | Unknown
+) -> Verdict:
     """Judge whether nvidiactl, a GPU and nvidia-uvm may be opened with today's numbers."""
     rules = conf.conf.rules
     seen = f"{conf.path}: {_described(conf)}"
     if not rules and not any("nvidia" in path for path in conf.conf.devices):
         return info("The configuration passes no NVIDIA device", seen)
+    if isinstance(unified, Unknown) or isinstance(majors, Unknown):
+        why = unified if isinstance(unified, Unknown) else majors
+        assert isinstance(why, Unknown)
+        return _without_host(conf, why, seen)
     uvm = min(majors.get("nvidia-uvm", ()), default=None)
     version = 2 if unified else 1
     needed = {"/dev/nvidiactl": (_STATIC, 255)}
@@ -66,6 +73,27 @@ def device_cgroup(conf: ContainerConf, unified: bool, majors: dict[str, frozense
             observed=seen,
         )
     return good("The device rules fit today's numbers", f"{seen}; nvidia-uvm is {uvm}")
+
+
+def _without_host(conf: ContainerConf, why: Unknown, seen: str) -> Verdict:
+    """Say what a configuration alone tells, without its host's device numbers."""
+    if {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= set(conf.conf.devices):
+        return good(
+            "dev[n] entries name the nodes: their numbers are looked up at each start", seen
+        )
+    if conf.conf.rules and all(rule.version == 1 for rule in conf.conf.rules):
+        return info(
+            "All device rules are of cgroup v1, which a cgroup v2 host ignores",
+            seen,
+            "lxc.cgroup2.devices, or dev[n] entries",
+            why="Proxmox VE uses cgroup v2 by default since 7.0: there lxc.cgroup.devices lines "
+            "have no effect. Which version this host has does not show here.",
+        )
+    return unknown(
+        why.reason,
+        "the rules' numbers cannot be compared: the host's /proc/devices is not known",
+        observed=seen,
+    )
 
 
 def _described(conf: ContainerConf) -> str:
