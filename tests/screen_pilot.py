@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from textual.pilot import Pilot
 
 from gpudoctor.app import GpuDoctor
+from gpudoctor.screens.ask import AskScreen
 from tests.pictures import settle
 
 
@@ -30,6 +31,13 @@ async def press(pilot: Pilot[None], *keys: str) -> None:
     for key in keys:
         await pilot.press(key)
         await pilot.pause()
+
+
+async def ask(pilot: Pilot[None], key: str) -> None:
+    """Press a key that asks a question, and answer yes once the question is there."""
+    await pilot.press(key)
+    await wait_for(pilot, lambda: isinstance(pilot.app.screen, AskScreen))
+    await press(pilot, "y")
 
 
 async def wait_for(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from gpudoctor.screens.messages import PlanAsked
 from gpudoctor.screens.plan import PlanScreen
 from tests.pictures import demo, settle
 from tests.screen_host import ScriptedAudit, plan_of, scripted_target
-from tests.screen_pilot import press, running, shown, wait_for
+from tests.screen_pilot import ask, press, running, shown, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ async def test_apply_asks_once_shows_steps_and_undoes(
         await wait_for(pilot, lambda: isinstance(app.screen, AskScreen))
         await press(pilot, "n")
         assert calls == []
-        await press(pilot, "a", "y")
+        await ask(pilot, "a")
         await wait_for(pilot, lambda: isinstance(app.screen, ApplyScreen))
         await wait_for(pilot, lambda: "intent" in shown(app))
         await press(pilot, "escape", "1")  # leaving the screen stops nothing
@@ -84,7 +84,7 @@ async def test_apply_asks_once_shows_steps_and_undoes(
         await wait_for(pilot, lambda: calls == ["apply", "applied"])
         await press(pilot, "2", "t")
         await wait_for(pilot, lambda: "read back" in shown(app))
-        await press(pilot, "u", "y")
+        await ask(pilot, "u")
         await wait_for(pilot, lambda: "undone" in shown(app))
         assert calls[-1] == "undo 20261130-1"
 
@@ -98,7 +98,7 @@ async def test_quitting_while_applying_says_the_target_finishes(
     async with running(app) as pilot:
         await press(pilot, "2", "down", "down", "space")
         await wait_for(pilot, lambda: app.board.plan is not None)
-        await press(pilot, "a", "y")
+        await ask(pilot, "a")
         await wait_for(pilot, lambda: "intent" in shown(app))
         await press(pilot, "q")
         await wait_for(pilot, lambda: "with or without" in shown(app))
@@ -207,10 +207,11 @@ async def test_demo_host_is_fixed_and_put_back(
         assert "kern-numa-balancing" in fixable
         app.post_message(PlanAsked("kern-numa-balancing", choose=True))
         await wait_for(pilot, lambda: bool(app.board.plan and app.board.plan.steps))
-        await press(pilot, "a", "y")
+        await wait_for(pilot, lambda: isinstance(app.screen, PlanScreen))
+        await ask(pilot, "a")
         await wait_for(pilot, lambda: status_of(app, "kern-numa-balancing") == "good")
         assert app.board.applying and app.board.applying.state is State.APPLIED
-        await press(pilot, "u", "y")
+        await ask(pilot, "u")
         await wait_for(pilot, lambda: status_of(app, "kern-numa-balancing") == "issue")
         assert str(app.board.applying.state) == "undone"
         assert app.board.simulated and "SIMULATED" in shown(app)
