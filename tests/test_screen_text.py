@@ -72,7 +72,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("gpudoctor.audit.Audit", HostileAudit)
     monkeypatch.setattr("gpudoctor.plan.make_plan", hostile_plan)
-    monkeypatch.setattr("gpudoctor.transaction.apply", hostile_apply)
+    monkeypatch.setattr("gpudoctor.loop.apply", hostile_apply)
     monkeypatch.setattr("gpudoctor.transaction.undo", hostile_apply)
 
 
