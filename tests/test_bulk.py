@@ -9,6 +9,7 @@ from gpudoctor import shell
 from gpudoctor.formats.bulk import parse_files, parse_listing, select
 from gpudoctor.formats.listing import link_target, parse_entry
 from gpudoctor.model import Reason, Unknown
+from tests.tools import missing
 
 SHELLS = [["sh"], ["busybox", "sh"]]
 
@@ -17,7 +18,7 @@ def _run(argv: list[str], text: str) -> tuple[bytes, str]:
     try:
         done = subprocess.run([*argv, "-c", text], capture_output=True, env={"LC_ALL": "C"})
     except FileNotFoundError:
-        pytest.skip(f"{argv[0]} is not installed here")
+        missing(argv[0])
     return done.stdout, done.stderr.decode()
 
 

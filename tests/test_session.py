@@ -19,6 +19,7 @@ from gpudoctor.hosts.side import LiveSide
 from gpudoctor.model import Reason, Tool
 from gpudoctor.model.error import HostUnreachable
 from tests.processes import marked
+from tests.tools import missing
 
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
 
@@ -31,7 +32,7 @@ def shell_path(
     words = SHELLS[request.param]
     found = shutil.which(words[0])
     if found is None:
-        pytest.skip(f"{words[0]} is not installed here")
+        missing(words[0])
     folder = tmp_path / "bin"
     folder.mkdir()
     names = ["sh"]

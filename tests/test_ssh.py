@@ -21,6 +21,7 @@ from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model.error import HostUnreachable, UnknownHostKey, WrongUsage
 from gpudoctor.model.place import ContainerRef
 from tests.ssh_server import Server, cut, echoed, refusal, ssh_server
+from tests.tools import missing
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +105,7 @@ def lock(identity: Path) -> None:
 
 async def test_a_locked_identity_asks_for_the_agent(server: Server) -> None:
     if shutil.which("ssh-keygen") is None:
-        pytest.skip("ssh-keygen is not installed here")
+        missing("ssh-keygen")
     await asyncio.to_thread(lock, server.identity)
     error = await refusal("gpubox", server.config())
     assert "ssh-add" in error.sentence and str(server.identity) in error.sentence
