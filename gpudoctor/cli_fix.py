@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from gpudoctor.audit import run_audit
+from gpudoctor.capture import capture_chosen
 from gpudoctor.checks import by_id, known_check
 from gpudoctor.hosts.root_shell import require_root
 from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model import Panel, Status
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved, Transaction
+from gpudoctor.model.plan import Move, Plan, State, StateMoved, Transaction
 from gpudoctor.plan import make_plan
 from gpudoctor.report_plan import SCHEMA_VERSION, about, move_json, plan_json, preview, told
 from gpudoctor.transaction import transactions, undo
 
-Move = ItemMoved | StateMoved
 REFUSED, UNREACHED, FAILED, INCOMPLETE = 1, 3, 4, 5
 _CODES = {
     State.APPLIED: 0,
@@ -47,7 +47,7 @@ def plan_command(args: argparse.Namespace) -> int:
     """Print what would run, and its undo: all that can be fixed, or the checks named."""
     checks = _known(args.checks)
     result = asyncio.run(run_audit(args.make_target(), _panels(checks)))
-    plan = make_plan(result, checks or _fixable(result))
+    plan = _planned(args, result, checks or _fixable(result))
     if args.shell:
         sys.stdout.write(plan.script)
         sys.stderr.write("".join(f"{check}: refused: {why}\n" for check, why in plan.refused))
@@ -66,7 +66,7 @@ def fix_command(args: argparse.Namespace) -> int:
     result = asyncio.run(run_audit(args.make_target()))
     if result.problems:
         raise Refusal(f"nothing was changed: {result.problems[0]}", REFUSED)
-    plan = make_plan(result, checks)
+    plan = _planned(args, result, checks)
     if not args.json:
         sys.stdout.write(preview(plan))
     if plan.refused or not plan.steps:
@@ -84,6 +84,11 @@ def fix_command(args: argparse.Namespace) -> int:
     elif code == 0:
         print(_undoing(args, plan.id))
     return code
+
+
+def _planned(args: argparse.Namespace, result: AuditResult, checks: list[str]) -> Plan:
+    captured = asyncio.run(capture_chosen(args.make_target(), result, checks))
+    return make_plan(result, captured, checks)
 
 
 def _undoing(args: argparse.Namespace, transaction: str) -> str:

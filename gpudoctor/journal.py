@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpudoctor.model.plan import ItemMoved, State, StateMoved, Transaction
+from gpudoctor.model.plan import ItemMoved, Move, State, StateMoved, TimerArmed, Transaction
 from gpudoctor.text import one_line
 
 _LINE = re.compile(rb"(\d+(?:\.\d+)?) ([a-z-]+)(?: (.*))?")
-_ITEM_WORDS = frozenset("intent done ignored complaint drift undone foreign stuck".split())
-FINAL = frozenset({State.APPLIED, State.UNDONE, State.FAILED, State.UNDO_FAILED})
+_ITEM_WORDS = frozenset(
+    "intent done ignored skipped complaint drift undone foreign held stuck".split()
+)
+_CLOSED = frozenset({"undone", "skipped"})
+FINAL = frozenset({State.APPLIED, State.CONFIRMED, State.UNDONE, State.FAILED, State.UNDO_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,20 @@ def parse(raw: bytes) -> list[Line]:
     ]
 
 
-def moves(lines: Iterable[Line], start: float) -> Iterator[ItemMoved | StateMoved]:
-    """Yield what the lines say of items and of the state; `start` is the uptime to count from."""
+def moves(lines: Iterable[Line], start: float, now: float | None = None) -> Iterator[Move]:
+    """Yield what the lines say of items, the state and the timer.
+
+    `start` is the uptime in seconds to count from, `now` the target's uptime at this moment.
+    """
     for line in lines:
         first, _, rest = line.rest.partition(" ")
         if line.word in _ITEM_WORDS and first.isdecimal():
             yield ItemMoved(int(first), line.word, max(0.0, line.uptime - start), rest)
         elif line.word == "state" and first in set(State):
             yield StateMoved(State(first), rest)
+        elif line.word == "armed" and first.isdecimal():
+            ends = line.uptime + int(first)
+            yield TimerArmed(max(0.0, ends - (line.uptime if now is None else now)))
 
 
 def refusal(lines: Iterable[Line]) -> str:
@@ -44,14 +53,26 @@ def refusal(lines: Iterable[Line]) -> str:
     return next((line.rest for line in lines if line.word == "refused"), "")
 
 
-def tell(transaction: str, lines: list[Line], boot_id: str) -> Transaction:
-    """Return the transaction that a journal tells of; `boot_id` is the boot of now."""
+def tell(
+    transaction: str, lines: list[Line], boot_id: str, uptime: float = 0.0, alive: bool = True
+) -> Transaction:
+    """Return the transaction that a journal tells of.
+
+    `boot_id` and `uptime` are the target's now; `alive` says whether its runner still runs.
+    """
     begins = [i for i, line in enumerate(lines) if line.word == "begin"]
     run = lines[begins[-1] :] if begins else lines
     started, boot, operator = (*(run[0].rest.split(" ", 2) if begins else ()), "", "", "")[:3]
     steps = [line.rest.partition(" ") for line in run if line.word == "step"]
-    states = [move.state for move in moves(run, 0.0) if isinstance(move, StateMoved)]
+    told = list(moves(run, 0.0, uptime))
+    states = [move.state for move in told if isinstance(move, StateMoved)]
     state = states[-1] if states else State.FAILED if refusal(run) else State.PLANNED
+    lasting = any(line.word == "lasting" for line in run)
+    ended = bool(boot and boot_id and boot != boot_id) and not lasting
+    armed = [move.seconds for move in told if isinstance(move, TimerArmed)]
+    waits = state in {State.APPLYING, State.APPLIED} and not ended
+    written = {m.number for m in told if isinstance(m, ItemMoved) and m.phase == "intent"}
+    back = {m.number for m in told if isinstance(m, ItemMoved) and m.phase in _CLOSED}
     return Transaction(
         transaction,
         state,
@@ -60,5 +81,8 @@ def tell(transaction: str, lines: list[Line], boot_id: str) -> Transaction:
         tuple(title for _, _, title in steps),
         tuple(dict.fromkeys(check for check, _, _ in steps)),
         boot,
-        epoch_ended=bool(boot and boot_id and boot != boot_id),
+        epoch_ended=ended,
+        timer=armed[-1] if armed and waits else None,
+        interrupted=state in {State.APPLYING, State.UNDOING} and not alive and not ended,
+        written=len(written - back),
     )

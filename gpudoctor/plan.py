@@ -5,19 +5,22 @@ import hashlib
 import os
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gpudoctor.fixes import Mechanism, mechanism_of
-from gpudoctor.model import Change, Finding, Side, Status, Unknown
+from gpudoctor.capture import Captured
+from gpudoctor.fixes import Mechanism, Proof, mechanism_of
+from gpudoctor.fixes.mechanism import GONE
+from gpudoctor.model import Change, Finding, Status, Unknown, Worked
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.plan import Item, Plan, Step
+from gpudoctor.model.plan import ByHand, Item, Plan, Step
 from gpudoctor.text import one_line
 from gpudoctor.transaction_script import PLACES, Header, Places, render
 
-Seen = Mapping[str, bytes | Unknown]
+CONFIRM_SECONDS = 60
+_RISKS = ("low", "medium", "high")
 
 
 @dataclass(slots=True)
@@ -25,22 +28,35 @@ class _Draft:
     """A plan in the making."""
 
     steps: list[Step] = field(default_factory=list)
+    by_hand: list[ByHand] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     already: list[str] = field(default_factory=list)
 
 
 def make_plan(
-    result: AuditResult, chosen: Sequence[str], operator: str = "", places: Places = PLACES
+    result: AuditResult,
+    captured: Captured,
+    chosen: Sequence[str],
+    operator: str = "",
+    places: Places = PLACES,
+    confirm_within: int | None = None,
 ) -> Plan:
-    """Plan the first alternative of every chosen check's findings, in the order chosen.
+    """Plan one alternative of every chosen check's findings: `check`, or `check:2` for its second.
 
-    No I/O: the before values are those that the audit read, and the target compares them with its
-    own before it writes anything.
+    Without a number it is the best one that can be done there. Steps of low risk come first, else
+    in the order chosen. No I/O: the before values are those captured, and the target compares them
+    with its own before it writes anything. `confirm_within` in seconds is 60 by itself where a
+    risk is above low, and 0 for no timer.
     """
     draft = _Draft()
-    for check, finding, change in _changes(result, chosen, draft):
-        _add(draft, check, finding, change, _files(result, change.side))
-    return _plan(draft, result, operator or default_operator(), places)
+    for name in dict.fromkeys(chosen):
+        check, _, number = name.partition(":")
+        _add_check(draft, result, captured, check, int(number) if number.isdecimal() else 0)
+    draft.steps.sort(key=lambda step: _RISKS.index(step.risk))
+    if confirm_within is None:
+        risky = any(step.risk != "low" for step in draft.steps)
+        confirm_within = CONFIRM_SECONDS if risky else 0
+    return _plan(draft, result, operator or default_operator(), places, confirm_within)
 
 
 def default_operator() -> str:
@@ -52,20 +68,20 @@ def default_operator() -> str:
     return one_line(f"{user}@{platform.node()}", 80)
 
 
-def _changes(
-    result: AuditResult, chosen: Sequence[str], draft: _Draft
-) -> list[tuple[str, Finding, Change]]:
-    """Return the changes to plan, each once; what needs none or has none goes into the draft."""
-    found: dict[Change, tuple[str, Finding, Change]] = {}
-    for check in dict.fromkeys(chosen):
-        mine = [f for f in result.findings if f.id == check]
-        fixable = [f for f in mine if f.status is Status.ISSUE and f.verdict.changes]
-        if not fixable:
-            _explain(check, mine, draft)
-        for finding in fixable:
-            for change in finding.verdict.changes[0]:
-                found.setdefault(change, (check, finding, change))
-    return list(found.values())
+def _add_check(
+    draft: _Draft, result: AuditResult, captured: Captured, check: str, number: int
+) -> None:
+    """Add the steps of all findings of a check, or say why there are none."""
+    mine = [f for f in result.findings if f.id == check]
+    fixable = [f for f in mine if f.status is Status.ISSUE and f.verdict.changes]
+    if not fixable:
+        _explain(check, mine, draft)
+    for finding in fixable:
+        options = finding.verdict.changes
+        if number > len(options):
+            draft.refused.append((check, f"it has no alternative {number}, only {len(options)}"))
+        else:
+            _add_best(draft, finding, captured, options[number - 1 : number] or options)
 
 
 def _explain(check: str, findings: Sequence[Finding], draft: _Draft) -> None:
@@ -83,46 +99,110 @@ def _explain(check: str, findings: Sequence[Finding], draft: _Draft) -> None:
         draft.refused.append((check, "was not judged there"))
 
 
-def _files(result: AuditResult, side: Side) -> dict[str, bytes | Unknown]:
-    """Return every file that the audit read on a side, or why it could not."""
-    mine = [evidence for evidence in result.evidence.values() if evidence.side is side]
-    return {path: data for evidence in mine for path, data in evidence.files.items()}
+def _add_best(
+    draft: _Draft,
+    finding: Finding,
+    captured: Captured,
+    options: Sequence[Sequence[Change]],
+) -> None:
+    """Add the first alternative that can be done whole; else say why the best cannot."""
+    reasons = []
+    for option in options:
+        sentence = _add_option(draft, finding, captured, option)
+        if not sentence:
+            return
+        reasons.append(sentence)
+    draft.refused.append((finding.id, reasons[0]))
 
 
-def _add(draft: _Draft, check: str, finding: Finding, change: Change, files: Seen) -> None:
-    """Add the step of one change, or say why there is none."""
-    mechanism = mechanism_of(change)
-    now = mechanism.seen(change, files)
-    before = {name: value for name, value in now.items() if isinstance(value, str)}
-    sentence = mechanism.refuse(change, now)
-    if change.side is not Side.HOST:
-        sentence = f"{change.title} belongs in the container, where fixes do not reach yet"
-    if sentence:
-        draft.refused.append((check, sentence))
-        return
-    wanted = mechanism.wanted(change, before)
-    names = [name for name in wanted if before[name] != wanted[name]]
-    taken = {item.name: step.check for step in draft.steps for item in step.items}
-    clash = next((name for name in names if name in taken), None)
-    if not names:
-        draft.already.append(check)
-    elif clash is not None:
-        draft.refused.append((check, f"{taken[clash]} already changes {clash} in this plan"))
-    else:
-        items = tuple(_item(mechanism, change, n, before[n], wanted[n]) for n in names)
-        needs = finding.verdict.needs
-        draft.steps.append(
-            Step(check, change, items, change.side, change.risk, needs, change.caution)
+def _add_option(
+    draft: _Draft, finding: Finding, captured: Captured, option: Sequence[Change]
+) -> str:
+    """Add all changes of one alternative, or none and return why."""
+    steps: list[Step] = []
+    for change in option:
+        if isinstance(change, Worked):
+            _add_by_hand(draft, finding, change)
+            continue
+        if any(other.change == change for other in draft.steps):
+            continue  # another finding chosen asks for the very same
+        made = _step(finding, change, captured)
+        if isinstance(made, str):
+            return made
+        if sentence := _clash(made, [*draft.steps, *steps]):
+            return sentence
+        steps.append(made)
+    draft.steps += [step for step in steps if step.items]
+    if steps and not any(step.items for step in steps):
+        draft.already.append(finding.id)
+    return ""
+
+
+def _add_by_hand(draft: _Draft, finding: Finding, change: Worked) -> None:
+    verdict = finding.verdict
+    draft.by_hand.append(
+        ByHand(
+            finding.id, change, verdict.needs, verdict.observed, verdict.expected, verdict.targets
         )
+    )
 
 
-def _item(mechanism: Mechanism[Any], change: Change, name: str, before: str, wanted: str) -> Item:
-    write = mechanism.write(change, name, wanted)
-    undo = mechanism.undo(change, name, before)
-    return Item(name, mechanism.reads(change)[name], before, wanted, write, undo)
+def _step(finding: Finding, change: Change, captured: Captured) -> Step | str:
+    """Return the step of one change, or why there is none."""
+    mechanism = mechanism_of(change)
+    now = captured.get(change)
+    if now is None:
+        return f"{change.title}: its values now were not read"
+    if sentence := mechanism.refuse(change, now):
+        return sentence
+    before = {name: value for name, value in now.items() if not isinstance(value, Unknown)}
+    wanted = mechanism.wanted(change, before)
+    names = [name for name in wanted if before[name] not in {wanted[name], GONE}]
+    return Step(
+        finding.id,
+        change,
+        tuple(_item(mechanism, change, name, before, wanted[name]) for name in names),
+        change.side,
+        change.risk,
+        finding.verdict.needs,
+        change.caution,
+        mechanism.proof.meaning,
+        mechanism.proof is Proof.STAND_IN,
+    )
 
 
-def _plan(draft: _Draft, result: AuditResult, operator: str, places: Places) -> Plan:
+def _item(
+    mechanism: Mechanism[Any], change: Change, name: str, before: dict[str, str], wanted: str
+) -> Item:
+    return Item(
+        name,
+        mechanism.reads(change)[name],
+        before[name],
+        wanted,
+        mechanism.write(change, name, before),
+        mechanism.undo(change, name, before),
+        mechanism.guard(change, name, before),
+        mechanism.tolerates(change),
+        mechanism.lasting,
+    )
+
+
+def _clash(step: Step, others: Sequence[Step]) -> str:
+    """Return which other step of the plan excludes this one, or nothing."""
+    for other in others:
+        taken = {item.name for item in other.items}
+        both = next((item.name for item in step.items if item.name in taken), None)
+        if both is not None:
+            return f"{other.check} already changes {both} in this plan"
+        group = step.change.group
+        if group and group == other.change.group and step.items:
+            return f"{other.change.title} already serves the same end in this plan"
+    return ""
+
+
+def _plan(
+    draft: _Draft, result: AuditResult, operator: str, places: Places, confirm_within: int
+) -> Plan:
     who = result.identity
     steps = tuple(draft.steps)
     header = Header(
@@ -131,6 +211,7 @@ def _plan(draft: _Draft, result: AuditResult, operator: str, places: Places) -> 
         operator=one_line(operator, 80),
         boot_id=who.boot_id,
         hash=values_hash(steps),
+        confirm_within=confirm_within,
     )
     return Plan(
         header.id,
@@ -143,6 +224,8 @@ def _plan(draft: _Draft, result: AuditResult, operator: str, places: Places) -> 
         header.hash,
         tuple(draft.refused),
         tuple(dict.fromkeys(draft.already)),
+        tuple(draft.by_hand),
+        confirm_within if steps else 0,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved, Step, Transaction
+from gpudoctor.model.plan import Move, Plan, State, StateMoved, Step, TimerArmed, Transaction
 from gpudoctor.text import one_line
 
 SCHEMA_VERSION = 1
@@ -14,12 +14,15 @@ _PHASES = {
     "complaint": "",
     "drift": "MOVED since the plan, is now",
     "undone": "put back, read back",
+    "skipped": "skipped, the kernel does not allow it:",
+    "held": "NOT PUT BACK now:",
     "foreign": "LEFT ALONE, somebody else set it to",
     "stuck": "NOT PUT BACK, still reads",
 }
 STATES = {
     State.APPLYING: "applying",
     State.APPLIED: "applied, every value read back",
+    State.CONFIRMED: "confirmed: it stays",
     State.UNDOING: "undoing, newest first",
     State.UNDONE: "undone, every value is as before",
     State.FAILED: "failed and undone: every value is as before",
@@ -61,8 +64,10 @@ def _others(plan: Plan) -> Iterator[str]:
         yield f"{check}: refused: {why}"
 
 
-def told(plan: Plan | None, move: ItemMoved | StateMoved) -> str:
+def told(plan: Plan | None, move: Move) -> str:
     """Return one line about what happened."""
+    if isinstance(move, TimerArmed):
+        return f"the target takes everything back in {move.seconds:.0f} s, unless confirmed"
     if isinstance(move, StateMoved):
         return f"{STATES.get(move.state, move.state)}{': ' if move.detail else ''}{move.detail}"
     known = plan is not None and 0 < move.number <= len(plan.items)
@@ -110,8 +115,10 @@ def _step_json(step: Step) -> dict[str, Any]:
     }
 
 
-def move_json(move: ItemMoved | StateMoved) -> dict[str, Any]:
+def move_json(move: Move) -> dict[str, Any]:
     """Return one thing that happened as plain values."""
+    if isinstance(move, TimerArmed):
+        return {"timer": round(move.seconds, 2)}
     if isinstance(move, StateMoved):
         return {"state": str(move.state), "detail": move.detail}
     return {

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from gpudoctor.formats.bulk import parse_files
 from gpudoctor.hosts.root_shell import (
@@ -21,19 +21,27 @@ from gpudoctor.hosts.root_shell import (
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import FINAL, Line, moves, parse, refusal, tell
 from gpudoctor.model.error import HostUnreachable, Refusal
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved, Transaction
+from gpudoctor.model.plan import Move, Plan, State, StateMoved, Transaction
 from gpudoctor.shell import quote, read_files
 from gpudoctor.snapshots.store import keep_script
 from gpudoctor.text import one_line
-from gpudoctor.transaction_script import PLACES, Places
-from gpudoctor.transaction_simulated import apply_simulated, told_simulated, undo_simulated
+from gpudoctor.transaction_script import PLACES, Places, clean_text
+from gpudoctor.transaction_simulated import (
+    apply_simulated,
+    clean_simulated,
+    confirm_simulated,
+    told_simulated,
+    undo_simulated,
+    watch_simulated,
+)
 
-Move = ItemMoved | StateMoved
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+Moves = AsyncGenerator[Move, None]
+_UPTIME = re.compile(rb"\d+\.\d+")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CHUNK = 60_000
 _JOURNAL_CAP, _ALL_CAP = 1 << 18, 16 << 20
-_POLL_SECONDS = 0.1
+_POLL_SECONDS, _SLOW_POLL_SECONDS = 0.1, 0.5
 _NO_SCRIPT = 113
 # How long a runner may be gone without a last line, how long it may take to begin (an undo waits
 # 30 s for the lock), and how long one item may take.
@@ -42,7 +50,7 @@ _BEGIN_SECONDS = 45.0
 _STILL_SECONDS = 180.0
 
 
-async def apply(target: Target, plan: Plan, places: Places = PLACES) -> AsyncIterator[Move]:
+async def apply(target: Target, plan: Plan, places: Places = PLACES) -> Moves:
     """Yield what happens while the plan is applied on the target; the last is its final state.
 
     Takes a target that is not connected. Raises Refusal where nothing was written (code 1), and
@@ -65,7 +73,7 @@ async def apply(target: Target, plan: Plan, places: Places = PLACES) -> AsyncIte
         await asyncio.shield(shell.close())
 
 
-async def undo(target: Target, transaction: str, places: Places = PLACES) -> AsyncIterator[Move]:
+async def undo(target: Target, transaction: str, places: Places = PLACES) -> Moves:
     """Yield what happens while a transaction is taken back; the last is its final state.
 
     Takes a target that is not connected. Raises Refusal where nothing was touched (code 1).
@@ -89,6 +97,72 @@ async def undo(target: Target, transaction: str, places: Places = PLACES) -> Asy
         await asyncio.shield(shell.close())
 
 
+async def watch(target: Target, transaction: str, places: Places = PLACES) -> Moves:
+    """Yield how a transaction that waits to be confirmed goes on, until it is over.
+
+    Takes a target that is not connected. Raises HostUnreachable where the line is lost for good.
+    """
+    shell = await open_shell(target)
+    try:
+        if isinstance(shell, SimulatedShell):
+            async for move in watch_simulated(shell.machine, transaction, places):
+                yield move
+            return
+        async for move in _Watch(shell, transaction, places).follow():
+            yield move
+    finally:
+        await asyncio.shield(shell.close())
+
+
+async def confirm(target: Target, transaction: str, places: Places = PLACES) -> StateMoved:
+    """Keep what was applied: its timer is disarmed. Raises Refusal (code 1) where that is too late.
+
+    Takes a target that is not connected: the login shows that the host can still be reached.
+    """
+    shell = await open_shell(target)
+    try:
+        require_root(shell.user, "confirming a transaction")
+        if isinstance(shell, SimulatedShell):
+            return confirm_simulated(shell.machine, transaction, places)
+        answer = await shell.run(f"sh {quote(places.script(transaction))} confirm")
+    finally:
+        await asyncio.shield(shell.close())
+    if answer.lost is not None:
+        raise HostUnreachable(
+            f"whether {transaction} was confirmed is not known ({answer.lost.detail}): ask "
+            "`gpudoctor status`"
+        )
+    if answer.exit:
+        raise Refusal(one_line(answer.stderr).removeprefix("refused: "), 1)
+    return StateMoved(State.CONFIRMED)
+
+
+async def clean(
+    target: Target, forget: bool = False, places: Places = PLACES
+) -> tuple[list[str], list[Transaction]]:
+    """Remove what is ours from the target and return what went, and what stays since it stands.
+
+    With `forget` the transactions that stand go too, their changes stay and cannot be undone.
+    Takes a target that is not connected. Raises Refusal.
+    """
+    known = await transactions(target, places)
+    stands = [] if forget else [t for t in known if t.stands]
+    gone = [t.id for t in known if t not in stands]
+    shell = await open_shell(target)
+    try:
+        if isinstance(shell, SimulatedShell):
+            clean_simulated(shell.machine, gone, places)
+            return gone, stands
+        answer = await shell.run(clean_text(gone, places))
+    finally:
+        await asyncio.shield(shell.close())
+    if answer.lost is not None:
+        raise HostUnreachable(f"the target was not cleaned: {answer.lost.detail}")
+    if answer.exit:
+        raise Refusal(f"the target was not cleaned: {one_line(answer.stderr) or 'busy'}", 1)
+    return gone, stands
+
+
 async def transactions(target: Target, places: Places = PLACES) -> list[Transaction]:
     """Return the transactions that the target keeps, oldest first. Raises Refusal.
 
@@ -107,17 +181,33 @@ async def transactions(target: Target, places: Places = PLACES) -> list[Transact
 
 
 async def _told(shell: LiveShell, places: Places) -> list[Transaction]:
+    look = await shell.run(_look_text(places), _ALL_CAP)
     answer = await shell.run(read_files([_BOOT_ID, places.journal("*")], _JOURNAL_CAP), _ALL_CAP)
-    if answer.lost is not None:
-        raise HostUnreachable(f"the transactions could not be read: {answer.lost.detail}")
+    for one in (look, answer):
+        if one.lost is not None:
+            raise HostUnreachable(f"the transactions could not be read: {one.lost.detail}")
+    words = [line.split(" ") for line in look.stdout.decode("ascii", "replace").splitlines()]
+    running = {name for word, name in words if word == "runs"}
+    uptime = next((float(value) for word, value in words if word == "up"), 0.0)
     files = parse_files(answer.stdout, answer.stderr)
     boot = files.pop(_BOOT_ID, b"")
     boot_id = boot.decode("ascii", "replace").strip() if isinstance(boot, bytes) else ""
+    journals = {path.split("/")[-2]: raw for path, raw in files.items() if isinstance(raw, bytes)}
     return [
-        tell(path.split("/")[-2], parse(raw), boot_id)
-        for path, raw in files.items()
-        if isinstance(raw, bytes) and ID.fullmatch(path.split("/")[-2])
+        tell(name, parse(journals.get(name, b"")), boot_id, uptime, name in running)
+        for word, name in words
+        if word == "has" and ID.fullmatch(name)
     ]
+
+
+def _look_text(places: Places) -> str:
+    """Return the text that lists the transactions, those whose runner runs, and the uptime."""
+    return (
+        f'for d in {quote(places.home)}/*/; do d=${{d%/}}; [ -d "$d" ] || continue; '
+        'echo "has ${d##*/}"; read -r p <"$d/runner" && tr "\\0" " " <"/proc/$p/cmdline" | '
+        'grep -qF "$d/transaction.sh" && echo "runs ${d##*/}"; done 2>/dev/null; '
+        'read -r u _ </proc/uptime; echo "up $u"'
+    )
 
 
 async def _put(shell: LiveShell, plan: Plan, places: Places) -> None:
@@ -154,9 +244,21 @@ class _Watch:
         self._runner = quote(f"{places.folder(transaction)}/runner")
         self._offset = 0
         self._start: float | None = None
+        self._now: float | None = None
         self._alive = False
 
-    async def run(self, verb: str) -> AsyncIterator[Move]:
+    async def follow(self) -> Moves:
+        """Yield what comes after `applied`, however long it takes, until a final state."""
+        while True:
+            told = list(moves(await self._more(), self._start or 0.0, self._now))
+            states = [move for move in told if isinstance(move, StateMoved)]
+            if states:
+                yield states[-1]
+                if states[-1].state in FINAL - {State.APPLIED}:
+                    return
+            await asyncio.sleep(_SLOW_POLL_SECONDS)
+
+    async def run(self, verb: str) -> Moves:
         """Start the verb and yield the journal's new lines until a final state."""
         self._offset = await self._journal_size(verb)
         # env -i: the session kills whatever carries its mark when it ends; this must go on.
@@ -167,7 +269,7 @@ class _Watch:
         gone: float | None = None
         while True:
             lines = await self._more()
-            for move in moves(lines, self._start or 0.0):
+            for move in moves(lines, self._start or 0.0, self._now):
                 yield move
                 if isinstance(move, StateMoved) and move.state in FINAL:
                     return
@@ -204,6 +306,7 @@ class _Watch:
         """Return the new whole lines of the journal, over a new login where the line broke."""
         # Whether it runs is asked first: a runner that is gone has written its last word by then.
         look = (
+            f'read -r u _ </proc/uptime; echo "$u"; '
             f"read -r p <{self._runner} && [ -d /proc/$p ]; gone=$?; "
             f"tail -c +{self._offset + 1} {self._journal} 2>/dev/null; exit $gone"
         )
@@ -215,7 +318,9 @@ class _Watch:
             self._alive = True
             return []
         self._alive = answer.exit == 0
-        raw = answer.stdout[: answer.stdout.rfind(b"\n") + 1]
+        uptime, _, text = answer.stdout.partition(b"\n")
+        self._now = float(uptime) if _UPTIME.fullmatch(uptime) else None
+        raw = text[: text.rfind(b"\n") + 1]
         self._offset += len(raw)
         lines = parse(raw)
         if self._start is None and lines:

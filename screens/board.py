@@ -16,7 +16,7 @@ from gpudoctor.model.audited import (
 )
 from gpudoctor.model.fact import Reason
 from gpudoctor.model.finding import Finding, Panel, Status
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved
+from gpudoctor.model.plan import ItemMoved, Move, Plan, State, TimerArmed
 
 
 @runtime_checkable
@@ -46,11 +46,14 @@ class Applying:
     detail: str = ""
     busy: bool = True
     refused: str = ""
+    deadline: float | None = None
 
-    def take(self, move: ItemMoved | StateMoved) -> None:
+    def take(self, move: Move) -> None:
         """Add one line of the journal."""
         if isinstance(move, ItemMoved):
             self.moves[move.number] = move
+        elif isinstance(move, TimerArmed):
+            self.deadline = time.monotonic() + move.seconds
         else:
             self.state, self.detail = move.state, move.detail
 

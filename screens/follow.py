@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.model.error import Refusal, UnknownHostKey
 from gpudoctor.model.finding import Panel
-from gpudoctor.model.plan import ItemMoved, Plan, StateMoved
+from gpudoctor.model.plan import Move, Plan
 from gpudoctor.screens.board import Board
 from gpudoctor.text import one_line
 
@@ -91,9 +91,11 @@ class Follower:
             return
         plan, problem = None, ""
         try:
+            from gpudoctor.capture import capture_chosen
             from gpudoctor.plan import make_plan
 
-            plan = await asyncio.to_thread(make_plan, result, chosen)
+            captured = await capture_chosen(self._make_target(), result, chosen)
+            plan = make_plan(result, captured, chosen)
         except Refusal as refusal:
             problem = refusal.sentence
         except Exception as error:  # no traceback ever reaches an operator
@@ -115,18 +117,18 @@ class Follower:
         number = applying.plan.id
         await self._transact(lambda: self._undone(number))
 
-    def _applied(self, plan: Plan) -> AsyncIterator[ItemMoved | StateMoved]:
+    def _applied(self, plan: Plan) -> AsyncIterator[Move]:
         from gpudoctor.loop import apply_between_snapshots
 
         assert self._board.result is not None
         return apply_between_snapshots(self._make_target, plan, self._board.result)
 
-    def _undone(self, transaction: str) -> AsyncIterator[ItemMoved | StateMoved]:
+    def _undone(self, transaction: str) -> AsyncIterator[Move]:
         from gpudoctor.transaction import undo
 
         return undo(self._make_target(), transaction)
 
-    async def _transact(self, run: Callable[[], AsyncIterator[ItemMoved | StateMoved]]) -> None:
+    async def _transact(self, run: Callable[[], AsyncIterator[Move]]) -> None:
         board = self._board
         applying = board.applying
         assert applying is not None

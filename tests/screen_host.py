@@ -6,6 +6,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
+from gpudoctor.capture import Captured
 from gpudoctor.model import Class, Evidence, Finding, Impact, Needs, Panel, Sysctl, Verdict
 from gpudoctor.model.audited import (
     AuditResult,
@@ -142,12 +143,18 @@ def scripted_target() -> Any:
     return SimpleNamespace(label="gpu1", simulated=False)
 
 
-def plan_of(result: AuditResult, chosen: Iterable[str]) -> Plan:
+async def nothing_captured(*_: object) -> Captured:
+    """Capture nothing: the scripted host has no shell."""
+    return {}
+
+
+def plan_of(result: AuditResult, captured: Captured, chosen: Iterable[str]) -> Plan:
     """Return a plan of sysctl steps, as the planner would."""
     steps = []
     for found in result.findings:
         if found.id in tuple(chosen):
             change = found.verdict.changes[0][0]
+            assert isinstance(change, Sysctl)
             path = f"/proc/sys/{change.key.replace('.', '/')}"
             item = Item(
                 change.key,

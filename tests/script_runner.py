@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpudoctor.journal import moves, parse
 from gpudoctor.model import Sysctl
-from gpudoctor.model.plan import Item, ItemMoved, Plan, StateMoved, Step
+from gpudoctor.model.plan import Item, ItemMoved, Move, Plan, StateMoved, Step
 from gpudoctor.plan import values_hash
 from gpudoctor.shell import quote
 from gpudoctor.transaction_script import Header, Places, render
@@ -77,14 +77,18 @@ class Rig:
             env={},
         )
 
-    def moves(self, plan: Plan) -> list[ItemMoved | StateMoved]:
+    def moves(self, plan: Plan) -> list[Move]:
         raw = Path(self.places.journal(plan.id)).read_bytes()
         return list(moves(parse(raw), 0.0))
 
     def story(self, plan: Plan) -> list[str]:
         """Return the journal in words."""
         return [
-            f"{move.phase} {move.number}" if isinstance(move, ItemMoved) else f"= {move.state}"
+            f"{move.phase} {move.number}"
+            if isinstance(move, ItemMoved)
+            else f"= {move.state}"
+            if isinstance(move, StateMoved)
+            else "armed"
             for move in self.moves(plan)
         ]
 

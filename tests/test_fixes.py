@@ -5,7 +5,8 @@ A case is `tests/fixes/<mechanism>/<name>.toml`:
     refused = "words of the sentence"       instead of items
     [change]       type, and the fields of the Change
     [files]        path = text              [missing] path = reason
-    [[item]]       name, read, before, wanted, write, undo; none: nothing to do
+    [[item]]       name, read, before, wanted, write, undo (guard, tolerates, lasting where set);
+                   none: nothing to do
     [after]        path = text once applied on the simulated machine; [files] again once undone
 """
 
@@ -17,89 +18,101 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.fixes import mechanism_of
+from gpudoctor import model
+from gpudoctor.capture import capture
+from gpudoctor.fixes import known_types, mechanism_of
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget
-from gpudoctor.model import (
-    Class,
-    Evidence,
-    Finding,
-    Impact,
-    Panel,
-    Reason,
-    Sysctl,
-    Unknown,
-    issue,
-)
+from gpudoctor.model import Change, Class, Finding, Impact, Panel, Reason, Unknown, issue
 from gpudoctor.model.audited import AuditResult, Identity
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved
+from gpudoctor.model.plan import Move, Plan, State, StateMoved
 from gpudoctor.plan import make_plan
 from gpudoctor.transaction import apply, undo
 
 FOLDER = Path(__file__).parent / "fixes"
 CASES = sorted(FOLDER.glob("*/*.toml"))
-TYPES = {"Sysctl": Sysctl}
 FIELDS = ("name", "read", "before", "wanted", "write", "undo")
+OPTIONAL = ("guard", "tolerates", "lasting")
 
 
-def planned(case: dict[str, Any]) -> Plan:
-    """Plan a case's change as the fix of a check."""
-    change = TYPES[case["change"].pop("type")](**case["change"])
+def change_of(table: dict[str, Any]) -> Change:
+    """Return the Change that a case's table describes; arrays are tuples."""
+    kind = getattr(model, table["type"])
+    values = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in table.items()
+        if key != "type"
+    }
+    made = kind(**values)
+    assert isinstance(made, Change)
+    return made
+
+
+def machine_of(case: dict[str, Any]) -> SimulatedMachine:
+    """Return the machine that a case describes."""
     files: dict[str, bytes | Unknown] = {
         path: text.encode() for path, text in case.get("files", {}).items()
     }
-    files |= {p: Unknown(Reason(why), p) for p, why in case.get("missing", {}).items()}
+    missing = {p: Unknown(Reason(why), p) for p, why in case.get("missing", {}).items()}
+    files |= {p: why for p, why in missing.items() if why.reason is not Reason.NOT_PRESENT}
+    return SimulatedMachine(files=files)
+
+
+def planned(case: dict[str, Any], machine: SimulatedMachine) -> Plan:
+    """Plan a case's change as the fix of a check."""
+    change = change_of(case["change"])
     verdict = issue("x", Class.P0, Impact.LOW, changes=((change,),))
     finding = Finding("a-check", Panel.KERNEL_KNOBS, "", "host", verdict, "", "")
-    result = AuditResult(
-        "a host",
-        identity=Identity(boot_id="b"),
-        findings=(finding,),
-        evidence={"k": Evidence("k", files=files)},
-    )
-    return make_plan(result, ["a-check"], "somebody")
+    result = AuditResult("a host", identity=Identity(boot_id="b"), findings=(finding,))
+    captured = asyncio.run(capture(SimulatedTarget(machine, NO_WAIT), [change]))
+    return make_plan(result, captured, ["a-check"], "somebody", confirm_within=0)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_case(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     case = tomllib.loads(path.read_text())
-    plan = planned(case)
+    machine = machine_of(case)
+    plan = planned(case, machine)
     wanted = [{key: item[key].rstrip("\n") for key in FIELDS} for item in case.get("item", [])]
     assert [{key: getattr(item, key) for key in FIELDS} for item in plan.items] == wanted
+    for item, told in zip(plan.items, case.get("item", []), strict=True):
+        assert {key: getattr(item, key) for key in OPTIONAL if key in told} == {
+            key: told[key] for key in OPTIONAL if key in told
+        }
     if "refused" in case:
-        assert case["refused"] in plan.refused[0][1]
+        assert plan.refused and case["refused"] in plan.refused[0][1]
     elif not wanted:
         assert plan.already == ("a-check",) and not plan.steps
-    for item in plan.items:
-        assert f"\n1) {item.write};;\n" in plan.script and f"\n1) {item.undo};;\n" in plan.script
+    for number, item in enumerate(plan.items, 1):
+        for text in filter(None, (item.write, item.undo, item.guard)):
+            assert f"\n{number}) {text};;\n" in plan.script or f"\n*) {text};;\n" in plan.script
     if "after" in case:
-        asyncio.run(_there_and_back(plan, case))
+        asyncio.run(_there_and_back(plan, machine, case))
 
 
-async def _there_and_back(plan: Plan, case: dict[str, Any]) -> None:
-    before = {path: text.encode() for path, text in case["files"].items()}
-    machine = SimulatedMachine(files=dict(before))
+async def _there_and_back(plan: Plan, machine: SimulatedMachine, case: dict[str, Any]) -> None:
+    before = dict(machine.files)
     target = SimulatedTarget(machine, NO_WAIT)
     assert await _end(apply(target, plan)) is State.APPLIED
-    assert {p: machine.text(p) for p in before} == {
-        p: text.rstrip("\n") for p, text in case["after"].items()
-    }
-    assert [text for text in machine.log if text == plan.items[0].write]
+    for path, text in case["after"].items():
+        assert machine.text(path) == text.rstrip("\n"), path
+    assert all(item.write in machine.log for item in plan.items)
     assert await _end(undo(target, plan.id)) is State.UNDONE
-    assert {p: machine.files[p] for p in before} == before
+    ours = "/var/lib/gpudoctor/"
+    assert {p: raw for p, raw in machine.files.items() if not p.startswith(ours)} == before
 
 
-async def _end(moves: AsyncIterator[ItemMoved | StateMoved]) -> State | None:
+async def _end(moves: AsyncIterator[Move]) -> State | None:
     last = [move async for move in moves][-1]
     return last.state if isinstance(last, StateMoved) else None
 
 
-def test_every_mechanism_changes_finds_nothing_to_do_and_refuses() -> None:
-    for name, kind in TYPES.items():
-        mine = [tomllib.loads(p.read_text()) for p in CASES]
-        mine = [case for case in mine if case["change"]["type"] == name]
-        assert any("after" in case for case in mine)
-        assert any("item" not in case and "refused" not in case for case in mine)
-        assert any("refused" in case for case in mine)
-        assert mechanism_of(kind("a.b", "0"))
+@pytest.mark.parametrize("kind", known_types(), ids=lambda kind: kind.__name__)
+def test_every_mechanism_changes_finds_nothing_to_do_and_refuses(kind: type[Change]) -> None:
+    cases = [tomllib.loads(p.read_text()) for p in CASES]
+    mine = [case for case in cases if case["change"]["type"] == kind.__name__]
+    assert any("after" in case for case in mine)
+    assert any("item" not in case and "refused" not in case for case in mine)
+    assert any("refused" in case for case in mine)
+    assert mechanism_of(change_of(mine[0]["change"]))

@@ -18,6 +18,7 @@ from tests.screen_host import (
     HOSTILE,
     RESULT,
     ScriptedAudit,
+    nothing_captured,
     plan_of,
     poisoned,
     scripted_target,
@@ -51,9 +52,9 @@ class StrangeAudit(ScriptedAudit):
         yield
 
 
-def hostile_plan(result: AuditResult, chosen: object) -> Plan:
+def hostile_plan(result: AuditResult, captured: object, chosen: object) -> Plan:
     """Return a plan whose every string is hostile, with everything in it that a plan may have."""
-    plan: Plan = poisoned(plan_of(RESULT, ("kern-numa-balancing", "kern-swappiness")))
+    plan: Plan = poisoned(plan_of(RESULT, {}, ("kern-numa-balancing", "kern-swappiness")))
     words = ((HOSTILE, HOSTILE),)
     return Plan(*(HOSTILE,) * 5, plan.steps, HOSTILE, HOSTILE, words, (HOSTILE,))
 
@@ -71,6 +72,7 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that a host or the engine says hostile."""
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("gpudoctor.audit.Audit", HostileAudit)
+    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", hostile_plan)
     monkeypatch.setattr("gpudoctor.loop.apply", hostile_apply)
     monkeypatch.setattr("gpudoctor.transaction.undo", hostile_apply)

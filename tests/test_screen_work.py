@@ -18,7 +18,7 @@ from gpudoctor.screens.ask import AskScreen
 from gpudoctor.screens.messages import PlanAsked
 from gpudoctor.screens.plan import PlanScreen
 from tests.pictures import demo, settle
-from tests.screen_host import ScriptedAudit, plan_of, scripted_target
+from tests.screen_host import ScriptedAudit, nothing_captured, plan_of, scripted_target
 from tests.screen_pilot import ask, press, running, shown, wait_for
 
 
@@ -37,6 +37,7 @@ def still() -> Iterator[None]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the audit, the planner and the transaction by scripted ones."""
     monkeypatch.setattr("gpudoctor.audit.Audit", ScriptedAudit)
+    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", plan_of)
 
 

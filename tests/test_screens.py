@@ -19,7 +19,7 @@ from gpudoctor.screens.help import HelpScreen
 from gpudoctor.screens.key_values import KEY_VALUES
 from gpudoctor.screens.panel import PanelScreen
 from gpudoctor.screens.plan import PlanScreen
-from tests.screen_host import ScriptedAudit, plan_of, scripted_target
+from tests.screen_host import ScriptedAudit, nothing_captured, plan_of, scripted_target
 from tests.screen_pilot import press, running, shown, wait_for
 
 SIZES = [(80, 24), (160, 45), (200, 60)]
@@ -40,6 +40,7 @@ def still() -> Iterator[None]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the audit, the planner and the transaction by scripted ones."""
     monkeypatch.setattr("gpudoctor.audit.Audit", ScriptedAudit)
+    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", plan_of)
 
 

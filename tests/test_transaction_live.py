@@ -18,7 +18,7 @@ from gpudoctor.hosts.session import JobAnswer
 from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model import Reason, Unknown
 from gpudoctor.model.error import HostUnreachable, Refusal
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved
+from gpudoctor.model.plan import ItemMoved, Move, Plan, State, TimerArmed
 from gpudoctor.transaction import apply, transactions, undo
 from tests.script_runner import Rig, is_root
 
@@ -43,9 +43,11 @@ def undone(rig: Rig, plan: Plan) -> list[str]:
     return asyncio.run(words(undo(here(), plan.id, rig.places)))
 
 
-async def words(moves: AsyncIterator[ItemMoved | StateMoved]) -> list[str]:
+async def words(moves: AsyncIterator[Move]) -> list[str]:
     return [
-        f"{m.phase} {m.number}" if isinstance(m, ItemMoved) else f"= {m.state}" async for m in moves
+        f"{m.phase} {m.number}" if isinstance(m, ItemMoved) else f"= {m.state}"
+        async for m in moves
+        if not isinstance(m, TimerArmed)
     ]
 
 
@@ -149,11 +151,11 @@ class Mute(LiveShell):
 
     lost = False
 
-    async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
+    async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
         if not self.lost and "wc -c" in text:
             Mute.lost = True
             return JobAnswer(lost=Unknown(Reason.DISCONNECTED, "the connection ended"))
-        return await super().run(text, cap)
+        return await super().run(text, cap, limit)
 
 
 def test_an_undo_that_never_began_is_not_told_by_the_old_end(
@@ -226,12 +228,12 @@ class Late(LiveShell):
 
     looks = 0
 
-    async def run(self, text: str, cap: int = 1 << 20) -> JobAnswer:
+    async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
         if not text.startswith("tail -c"):
-            return await super().run(text, cap)
+            return await super().run(text, cap, limit)
         Late.looks += 1
         if Late.looks > 2:
-            return await super().run(text, cap)
+            return await super().run(text, cap, limit)
         await asyncio.sleep(0.6)
         why = Unknown(Reason.TIMEOUT, "no answer within 10 s")
         return JobAnswer(lost=why) if Late.looks == 1 else JobAnswer(exit=1)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Mapping, Sequence
 
 from gpudoctor.hosts.side import AnswerSide, SilentSide
+from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.model import Evidence, Probe, Reason, Side, Unknown
 from gpudoctor.model.place import ContainerRef
 from gpudoctor.recording import Answers
@@ -46,6 +47,11 @@ class RecordedTarget:
         self.chosen_container = container
         self.simulated = simulated
         self._sides = sides
+
+    def machine(self) -> SimulatedMachine:
+        """Return the host's recorded files as a machine that runs single read texts."""
+        kept = self._sides.get(Side.HOST)
+        return SimulatedMachine(self.label, dict(kept.files) if kept else {})
 
     async def connect(self) -> None:
         """Do nothing."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpudoctor.model.change import Change
+from gpudoctor.model.change import Change, Worked
 from gpudoctor.model.finding import Needs
 from gpudoctor.model.probe import Side
 
@@ -13,7 +13,9 @@ class Item:
     """One value that a step writes: each is sh text, and values are normalised strings.
 
     `read` prints the value now; `before` is what it was when planned, `wanted` what it shall be;
-    `write` sets it and `undo` puts `before` back.
+    `write` sets it and `undo` puts `before` back. `guard` prints why the undo must not run now, if
+    so. A write that changed nothing and complained as `tolerates` (extended regular expression) is
+    skipped. What is `lasting` outlives a reboot.
     """
 
     name: str
@@ -22,11 +24,17 @@ class Item:
     wanted: str
     write: str
     undo: str
+    guard: str = ""
+    tolerates: str = ""
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of one check with its items, on one side."""
+    """One change of one check with its items, on one side.
+
+    `proof` says where its mechanism was seen working; `unproven` asks the operator twice.
+    """
 
     check: str
     change: Change
@@ -35,6 +43,8 @@ class Step:
     risk: str = "low"
     needs: Needs = Needs.NOTHING
     caution: str = ""
+    proof: str = ""
+    unproven: bool = False
 
     @property
     def title(self) -> str:
@@ -43,10 +53,23 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class ByHand:
+    """A worked plan of one check: commands for this host that gpudoctor never runs itself."""
+
+    check: str
+    change: Worked
+    needs: Needs = Needs.NOTHING
+    observed: str = ""
+    expected: str = ""
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in order, for one host at one time; `script` is the very text that will run there.
 
-    `hash` covers the values it was made from. `refused` names checks not planned, and why.
+    `hash` covers the values it was made from. `refused` names checks not planned, and why. Where
+    `confirm_within` is not 0, the target undoes it all unless confirmed within so many seconds.
     """
 
     id: str
@@ -59,6 +82,8 @@ class Plan:
     hash: str
     refused: tuple[tuple[str, str], ...] = ()
     already: tuple[str, ...] = ()
+    by_hand: tuple[ByHand, ...] = ()
+    confirm_within: int = 0
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -81,7 +106,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemMoved:
-    """One line of the journal about an item: intent, done, ignored, drift, undone, foreign …
+    """One line of the journal about an item: intent, done, ignored, skipped, undone, foreign …
 
     `number` counts the plan's items from 1; `seconds` since the start; `detail` is what was read.
     """
@@ -101,8 +126,23 @@ class StateMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class TimerArmed:
+    """The target takes everything back by itself in so many seconds, unless confirmed."""
+
+    seconds: float
+
+
+Move = ItemMoved | StateMoved | TimerArmed
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction as its journal tells it."""
+    """A transaction as its journal tells it.
+
+    `timer` is seconds until the target undoes it, None where no timer is armed. `interrupted`: it
+    was applying or undoing, and nothing on the target goes on with it. `written` values are not
+    taken back.
+    """
 
     id: str
     state: State
@@ -112,3 +152,12 @@ class Transaction:
     checks: tuple[str, ...]
     boot_id: str
     epoch_ended: bool = False
+    timer: float | None = None
+    interrupted: bool = False
+    written: int = 0
+
+    @property
+    def stands(self) -> bool:
+        """Return whether something of it is on the target that an undo would take back."""
+        over = {State.UNDONE, State.FAILED, State.PLANNED}
+        return self.state not in over and not self.epoch_ended
