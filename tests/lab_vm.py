@@ -40,11 +40,11 @@ class Lab:
 
     config: Path
 
-    def run(self, command: str, login: str = "lab") -> str:
-        """Return what a command prints there. Raises where it fails."""
+    def run(self, command: str, login: str = "lab", seconds: float = 90) -> str:
+        """Return what a command prints there, within so many seconds. Raises where it fails."""
         line = ["ssh", "-F", str(self.config), login, command]
         return subprocess.run(
-            line, check=True, capture_output=True, text=True, timeout=90
+            line, check=True, capture_output=True, text=True, timeout=seconds
         ).stdout.strip()
 
     def transport(self, login: str = "lab") -> LabTransport:
