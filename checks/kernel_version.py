@@ -16,6 +16,7 @@ from gpudoctor.model import (
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -90,9 +91,19 @@ def series_latest(release: str, offers: Offers) -> Verdict:
         seen,
         chosen.candidate,
         needs=Needs.REBOOT,
-        remedy=f"apt install {chosen.name}, see that the NVIDIA module is built for it, and reboot "
-        "(on Proxmox: proxmox-boot-tool kernel pin VERSION --next-boot for a trial). Undo: boot "
-        "the old kernel, which stays installed.",
+        remedy="See that the NVIDIA module is built for it before the reboot; the old kernel stays "
+        "installed.",
+        changes=((_update(chosen.name, release),),),
+    )
+
+
+def _update(package: str, release: str) -> Worked:
+    """Return the commands that install the package and boot it; undo is a boot of the old one."""
+    back = (f"proxmox-boot-tool kernel pin {release}", "reboot") if release.endswith("-pve") else ()
+    return Worked(
+        f"the newest package of {package}",
+        (f"apt install {package}", "dkms status nvidia", "reboot", "uname -r"),
+        back or (f"choose {release} in the boot menu",),
     )
 
 

@@ -9,11 +9,13 @@ from gpudoctor.model import (
     Evidence,
     Files,
     Impact,
+    KernelArguments,
     Needs,
     Reader,
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -89,7 +91,14 @@ def cpufreq_driver(
         "amd-pstate-epp",
         needs=Needs.REBOOT,
         remedy=_activate(settled, cppc),
+        changes=() if settled or cppc is False else ((_ACTIVE,),),
     )
+
+
+_ACTIVE = KernelArguments(
+    add=("amd_pstate=active",),
+    caution="Without CPPC in the firmware the driver does not load, and acpi-cpufreq stays.",
+)
 
 
 def _activate(settled: bool, cppc: bool | Unknown) -> str:
@@ -149,10 +158,26 @@ def zen5(cpu: Cpu, release: str) -> Verdict:
         seen,
         wanted,
         needs=Needs.REBOOT,
-        remedy="On Proxmox VE 8: apt install proxmox-kernel-6.14, proxmox-boot-tool kernel pin "
-        "VERSION --next-boot for one trial boot; undo: proxmox-boot-tool kernel unpin. Check that "
-        "the NVIDIA module builds for it first.",
+        remedy="Check first that the NVIDIA module builds for the newer kernel.",
+        changes=((_OPT_IN,),) if re.match(r"6\.(2|5|8|11)\.\d.*-pve$", release) else (),
     )
+
+
+# The kernel series that Proxmox VE 8 offers to opt in to (pve.proxmox.com, Host Bootloader).
+_OPT_IN = Worked(
+    "a trial boot of proxmox-kernel-6.14",
+    (
+        "apt install proxmox-kernel-6.14 proxmox-headers-6.14",
+        "dkms status nvidia",
+        'proxmox-boot-tool kernel pin "$(ls -v /lib/modules | grep ^6.14 | tail -n 1)" --next-boot',
+        "reboot",
+    ),
+    (
+        "proxmox-boot-tool kernel unpin",
+        "reboot",
+        "apt purge proxmox-kernel-6.14 proxmox-headers-6.14",
+    ),
+)
 
 
 @check(

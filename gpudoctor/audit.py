@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from gpudoctor.model.audited import (
 )
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.place import ContainerRef
+from gpudoctor.snapshots.pending import tell_pending
 from gpudoctor.text import one_line
 
 _NO_CONTAINER = Unknown(Reason.NOT_PRESENT, "no container serves an engine here")
@@ -140,7 +142,7 @@ class Audit:
         lost = [e for e in self._judging.evidence.values() if _was_lost(e)]
         if lost:
             self._problems.append(f"the connection was lost while {len(lost)} probes were open")
-        return AuditResult(
+        result = AuditResult(
             label=self._target.label,
             user=user,
             identity=self._judging.identity,
@@ -154,6 +156,9 @@ class Audit:
             taken=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=time.perf_counter() - self._start,
         )
+        if not user or result.simulated:  # a recording, or the demo, which ends with the process
+            return result
+        return replace(result, pending=tell_pending(result))
 
 
 def _was_lost(evidence: Evidence) -> bool:

@@ -6,11 +6,11 @@ The same texts run again inside a transaction, so a plan's before values are jus
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpudoctor.fixes import mechanism_of
+from gpudoctor.fixes import reads_of
 from gpudoctor.hosts.recorded import RecordedTarget
 from gpudoctor.hosts.root_shell import LiveShell, SimulatedShell, open_shell
 from gpudoctor.hosts.target import Target
-from gpudoctor.model import Change, Finding, Reason, Status, Unknown, Worked
+from gpudoctor.model import Change, Finding, Reason, Status, Unknown
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.shell import quote
 from gpudoctor.text import clean, one_line
@@ -37,14 +37,13 @@ _REASONS = (
 
 
 def changes_of(findings: Iterable[Finding]) -> list[Change]:
-    """Return every change that the findings offer, each once, worked plans left out."""
+    """Return every change that the findings offer, each once."""
     found = (
         change
         for finding in findings
         if finding.status is Status.ISSUE
         for option in finding.verdict.changes
         for change in option
-        if not isinstance(change, Worked)
     )
     return list(dict.fromkeys(found))
 
@@ -57,7 +56,7 @@ async def capture(target: Target, changes: Sequence[Change]) -> Captured:
     """
     if not changes:
         return {}
-    texts = list(dict.fromkeys(t for c in changes for t in mechanism_of(c).reads(c).values()))
+    texts = list(dict.fromkeys(t for c in changes for t in reads_of(c).values()))
     if isinstance(target, RecordedTarget):
         shell: LiveShell | SimulatedShell = SimulatedShell(target.machine())
     else:
@@ -69,7 +68,7 @@ async def capture(target: Target, changes: Sequence[Change]) -> Captured:
     if isinstance(target, RecordedTarget):
         answers = {text: _recorded(answer) for text, answer in answers.items()}
     return {
-        change: {name: answers[text] for name, text in mechanism_of(change).reads(change).items()}
+        change: {name: answers[text] for name, text in reads_of(change).items()}
         for change in changes
     }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpudoctor.audit import run_audit
 from gpudoctor.checks import by_id, known_check
+from gpudoctor.fixes import way_of
 from gpudoctor.judging import Judging
 from gpudoctor.model import Impact, Later, Panel, Probe, Side, Tool
 from gpudoctor.model.audited import AuditResult
@@ -179,6 +180,7 @@ def explain_command(args: argparse.Namespace) -> int:
         "reads": list(reads),
         "why": check.why,
         "source": check.source,
+        "fixes": [way_of(kind) for kind in check.changes] or ["none of gpudoctor's own"],
     }
     if args.json:
         _print_json({"id": check.id, "title": check.title, **told})

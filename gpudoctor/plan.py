@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpudoctor.capture import Captured
-from gpudoctor.fixes import Mechanism, Proof, mechanism_of
+from gpudoctor.fixes import Mechanism, Proof, mechanism_of, recipe_of
 from gpudoctor.fixes.mechanism import GONE
 from gpudoctor.model import Change, Finding, Status, Unknown, Worked
 from gpudoctor.model.audited import AuditResult
@@ -120,9 +120,13 @@ def _add_option(
 ) -> str:
     """Add all changes of one alternative, or none and return why."""
     steps: list[Step] = []
+    by_hand: list[ByHand] = []
     for change in option:
-        if isinstance(change, Worked):
-            _add_by_hand(draft, finding, change)
+        if change.by_hand:
+            worked = recipe_of(change).worked(change, captured.get(change, {}))
+            if isinstance(worked, str):
+                return worked
+            by_hand.append(_by_hand(finding, worked))
             continue
         if any(other.change == change for other in draft.steps):
             continue  # another finding chosen asks for the very same
@@ -132,18 +136,17 @@ def _add_option(
         if sentence := _clash(made, [*draft.steps, *steps]):
             return sentence
         steps.append(made)
+    draft.by_hand += by_hand
     draft.steps += [step for step in steps if step.items]
     if steps and not any(step.items for step in steps):
         draft.already.append(finding.id)
     return ""
 
 
-def _add_by_hand(draft: _Draft, finding: Finding, change: Worked) -> None:
+def _by_hand(finding: Finding, worked: Worked) -> ByHand:
     verdict = finding.verdict
-    draft.by_hand.append(
-        ByHand(
-            finding.id, change, verdict.needs, verdict.observed, verdict.expected, verdict.targets
-        )
+    return ByHand(
+        finding.id, worked, verdict.needs, verdict.observed, verdict.expected, verdict.targets
     )
 
 

@@ -62,6 +62,15 @@ def heading(result: AuditResult) -> list[str]:
     return [line for line in lines if line]
 
 
+def pending_lines(result: AuditResult) -> list[str]:
+    """Return a line for each worked plan that was accepted here: done, or not."""
+    return [
+        f"{told.pending.check}: {told.pending.what}, accepted {told.pending.accepted}: "
+        f"{told.sentence}"
+        for told in result.pending
+    ]
+
+
 def plain(
     result: AuditResult,
     width: int = 100,
@@ -82,6 +91,9 @@ def plain(
             lines += _grouped(found, width)
         else:
             lines += [line for finding in found for line in _entry(finding, width, terminal)]
+    if result.pending:
+        lines += ["", f"PENDING ({len(result.pending)}): accepted, to be done by hand"]
+        lines += [row for line in pending_lines(result) for row in _wrapped(line, width, "  ")]
     return "\n".join(lines) + "\n"
 
 
@@ -154,7 +166,10 @@ def remedies(finding: Finding) -> Iterator[tuple[str, str]]:
     verdict = finding.verdict
     for option in verdict.changes:
         what = "; ".join(change.title for change in option)
-        yield "fix", f"{what} (gpudoctor fix {finding.id})"
+        if any(change.by_hand for change in option):
+            yield "by hand", f"{what} (commands: gpudoctor plan {finding.id})"
+        else:
+            yield "fix", f"{what} (gpudoctor fix {finding.id})"
     if verdict.remedy:
         yield "remedy", verdict.remedy
     if verdict.needs != "nothing":
@@ -170,6 +185,9 @@ def markdown(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> str:
         found = result.of(status)
         if found:
             lines += ["", f"## {name} ({len(found)})", "", *_rows(status, found)]
+    if result.pending:
+        lines += ["", f"## Pending ({len(result.pending)})", ""]
+        lines += [f"- {_md(line)}" for line in pending_lines(result)]
     return "\n".join(lines) + "\n"
 
 

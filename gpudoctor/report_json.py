@@ -5,8 +5,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpudoctor import __version__
-from gpudoctor.model import Class, Evidence, Finding, Impact, Needs, Panel, Reason, Status
+from gpudoctor.model import Change, Class, Evidence, Finding, Impact, Needs, Panel, Reason, Status
 from gpudoctor.model.audited import AuditResult
+from gpudoctor.model.pending import Outcome
 from gpudoctor.report import excerpt, exit_code
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -53,7 +54,8 @@ class FixModel(_Model):
     """One way to change what was found; several are alternatives, best first."""
 
     changes: list[str]
-    command: str = Field(description="the gpudoctor command that plans and applies it")
+    command: str = Field(description="the gpudoctor command that plans it, and applies it")
+    by_hand: bool = Field(description="true: gpudoctor tells the commands and never runs them")
 
 
 class FindingModel(_Model):
@@ -79,6 +81,16 @@ class FindingModel(_Model):
     fixes: list[FixModel]
 
 
+class PendingModel(_Model):
+    """A worked plan that was accepted on this machine, and what this audit finds of it."""
+
+    check: str
+    change: str
+    accepted: str = Field(description="UTC, ISO 8601")
+    outcome: Outcome
+    sentence: str
+
+
 class AuditModel(_Model):
     """A whole audit."""
 
@@ -92,6 +104,7 @@ class AuditModel(_Model):
     host: HostModel
     panels: list[PanelModel]
     findings: list[FindingModel]
+    pending: list[PendingModel]
     timings: dict[str, float] = Field(description="seconds on the target, by probe")
 
 
@@ -119,6 +132,16 @@ def audit_model(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> AuditMo
         ),
         panels=[_panel(panel, result) for panel in result.panels],
         findings=[_finding(f, result) for status in Status for f in result.of(status)],
+        pending=[
+            PendingModel(
+                check=told.pending.check,
+                change=told.pending.what,
+                accepted=told.pending.accepted,
+                outcome=told.outcome,
+                sentence=told.sentence,
+            )
+            for told in result.pending
+        ],
         timings={e.key: round(e.seconds, 3) for e in result.evidence.values()},
     )
 
@@ -162,11 +185,18 @@ def _finding(finding: Finding, result: AuditResult) -> FindingModel:
         source=finding.source,
         evidence=[_evidence(e) for e in asked],
         fixes=[
-            FixModel(
-                changes=[change.title for change in option], command=f"gpudoctor fix {finding.id}"
-            )
-            for option in verdict.changes
+            _fix(finding.id, number, option) for number, option in enumerate(verdict.changes, 1)
         ],
+    )
+
+
+def _fix(check: str, number: int, option: tuple[Change, ...]) -> FixModel:
+    by_hand = any(change.by_hand for change in option)
+    name = check if number == 1 else f"{check}:{number}"
+    return FixModel(
+        changes=[change.title for change in option],
+        command=f"gpudoctor {'plan' if by_hand else 'fix'} {name}",
+        by_hand=by_hand,
     )
 
 

@@ -35,18 +35,18 @@ def save(result: AuditResult, kind: Kind, transaction: str = "") -> Path:
     taken = re.sub(r"[^0-9T]", "", result.taken.partition("+")[0])
     name = f"{taken}-{kind}-{secrets.token_hex(3)}.toml"
     path = machine_folder(who.machine_id, result.label) / name
-    _write(path, dump(result, kind, transaction))
+    write_whole(path, dump(result, kind, transaction))
     return path
 
 
 def keep_script(plan: Plan) -> Path:
     """Keep the copy of a transaction's script at the client. Raises Refusal."""
     path = machine_folder(plan.machine_id, plan.label) / f"{plan.id}.sh"
-    _write(path, plan.script.encode())
+    write_whole(path, plan.script.encode())
     return path
 
 
-def _write(path: Path, raw: bytes) -> None:
+def write_whole(path: Path, raw: bytes) -> None:
     """Write a file that nobody else can read, on disk before it has its name."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:

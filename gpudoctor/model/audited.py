@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from gpudoctor.model.fact import Reason
 from gpudoctor.model.finding import Finding, Panel, Status
+from gpudoctor.model.pending import PendingTold
 from gpudoctor.model.place import ContainerRef
 from gpudoctor.model.probe import Evidence, Probe
 
@@ -58,7 +59,8 @@ class AuditResult:
     """All that one audit read and judged.
 
     `asked` keeps each probe as it ran, by key, beside its `evidence`; `problems` are sentences for
-    the operator about what should have answered and did not.
+    the operator about what should have answered and did not. `pending` tells of worked plans that
+    were accepted on this machine.
     """
 
     label: str
@@ -73,6 +75,7 @@ class AuditResult:
     simulated: bool = False
     taken: str = ""
     seconds: float = 0.0
+    pending: tuple[PendingTold, ...] = ()
 
     @property
     def blank_panels(self) -> list[Panel]:

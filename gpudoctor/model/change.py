@@ -1,6 +1,7 @@
 """Changes: the desired value of one kind of thing on one host, as data. Mechanisms know how."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gpudoctor.model.probe import Side
 
@@ -12,6 +13,9 @@ class Change:
     `risk` is low, medium or high, and `caution` what can go wrong. Two changes of one `group` serve
     the same end, or exclude each other: a plan holds one of them. `told` replaces the title.
     """
+
+    # What gpudoctor never runs itself, and only works out as commands.
+    by_hand: ClassVar[bool] = False
 
     risk: str = "low"
     caution: str = ""
@@ -216,9 +220,43 @@ class Worked(Change):
     Accepted, it is pending: the next audit tells whether the finding is gone.
     """
 
+    by_hand: ClassVar[bool] = True
+
     what: str
     commands: tuple[str, ...]
     undo: tuple[str, ...] = ()
 
     def _title(self) -> str:
         return self.what
+
+
+@dataclass(frozen=True, slots=True)
+class KernelArguments(Change):
+    """Words of the kernel command line to add and to take out, by hand and with a reboot."""
+
+    by_hand: ClassVar[bool] = True
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+    def _title(self) -> str:
+        words = [*(f"+{word}" for word in self.add), *(f"-{word}" for word in self.remove)]
+        return f"kernel command line {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOption(Change):
+    """An option of a kernel module, by hand; it acts when the module is loaded again.
+
+    `reload` names the modules to unload for it, in order.
+    """
+
+    by_hand: ClassVar[bool] = True
+
+    module: str
+    option: str
+    value: str
+    reload: tuple[str, ...] = ()
+
+    def _title(self) -> str:
+        return f"options {self.module} {self.option}={self.value}"

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
+from gpudoctor.model.change import Change
 from gpudoctor.model.fact import Unknown
 from gpudoctor.model.finding import Finding, Panel, Verdict, not_read
 from gpudoctor.model.reader import Facts, Reader
@@ -18,7 +19,8 @@ class Check:
 
     `judge` gets the facts in the order of `reads`. An unknown fact makes the finding unknown with
     that fact's reason, unless its reader is in `optional`: then `judge` gets the Unknown itself.
-    `scope` says where the value lives: host, container, gpu or server.
+    `scope` says where the value lives: host, container, gpu or server. `changes` are the types of
+    Change that its issues may offer.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Check:
     why: str
     source: str
     scope: str = "host"
+    changes: tuple[type[Change], ...] = ()
 
     def findings(self, panel: Panel, facts: Facts) -> list[Finding]:
         """Judge, and return one finding for each distinct status."""
@@ -73,6 +76,7 @@ def check(
     why: str,
     source: str,
     scope: str = "host",
+    changes: Sequence[type[Change]] = (),
 ) -> Callable[[Judge], Check]:
     """Turn a judging function into a Check; its module is its panel."""
 
@@ -86,6 +90,7 @@ def check(
             why,
             source,
             scope,
+            tuple(changes),
         )
 
     return made

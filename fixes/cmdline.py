@@ -1,0 +1,127 @@
+"""The kernel command line, by hand: the right file for the boot loader that is really in use.
+
+Editing the wrong one silently does nothing. systemd-boot leaves its name in an EFI variable, GRUB
+leaves BOOT_IMAGE= on the command line itself (systemd.io/BOOT_LOADER_INTERFACE, GRUB manual).
+"""
+
+import re
+from dataclasses import replace
+
+from gpudoctor.fixes.by_hand import Recipe
+from gpudoctor.fixes.mechanism import Seen
+from gpudoctor.model import KernelArguments, Worked
+from gpudoctor.shell import quote
+
+_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+_GRUB, _KERNEL = "/etc/default/grub", "/etc/kernel/cmdline"
+_SETTING = "GRUB_CMDLINE_LINUX_DEFAULT"
+_KEPT = ".gpudoctor-before"
+_READS = {
+    "cmdline": "cat /proc/cmdline",
+    "loader": f"sed 's/[^a-zA-Z0-9. -]//g' {_INFO}",
+    "kernel": f"head -n 1 {_KERNEL}",
+    "grub": f"grep '^{_SETTING}=' {_GRUB}",
+    "proxmox": "head -n 1 /etc/kernel/proxmox-boot-uuids",
+    "update-grub": "[ -e /usr/sbin/update-grub ] && echo yes",
+    "grubby": "[ -e /usr/sbin/grubby ] || [ -e /usr/bin/grubby ] && echo yes",
+}
+
+
+class CmdlineRecipe(Recipe[KernelArguments]):
+    """Copies the file, writes the new line, lets the loader take it over; undo is the copy."""
+
+    def reads(self, change: KernelArguments) -> dict[str, str]:
+        """Return what tells the loader, and the lines to change."""
+        return _READS
+
+    def worked(self, change: KernelArguments, now: Seen) -> Worked | str:
+        """Return the commands for the loader in use."""
+        cmdline = now["cmdline"]
+        if not isinstance(cmdline, str):
+            return f"the kernel command line cannot be read there ({cmdline})"
+        loader = now["loader"]
+        made: Worked | str
+        if isinstance(loader, str) and "systemd-boot" in loader:
+            made = _systemd_boot(change, now)
+        elif "BOOT_IMAGE=" in cmdline and now["grubby"] == "yes":
+            made = _grubby(change)
+        elif "BOOT_IMAGE=" in cmdline:
+            made = _grub(change, now)
+        elif "initrd=\\" in cmdline:
+            made = _systemd_boot(change, now)
+        else:
+            return "which boot loader is in use there does not show: add the words by its own means"
+        return made if isinstance(made, str) else replace(made, caution=change.caution)
+
+
+def _plan(change: KernelArguments, file: str, edit: str, refresh: tuple[str, ...]) -> Worked:
+    """Return the steps that all loaders share around the edit of one file."""
+    look = [f"grep -w -o -e {quote(word)} /proc/cmdline" for word in change.add]
+    look += [f"! grep -w -o -e {quote(word)} /proc/cmdline" for word in change.remove]
+    return Worked(
+        change.title,
+        (f"cp -a {file} {file}{_KEPT}", edit, *refresh, "reboot", *look),
+        (f"cp -a {file}{_KEPT} {file}", *refresh, "reboot"),
+    )
+
+
+def _systemd_boot(change: KernelArguments, now: Seen) -> Worked | str:
+    line = now["kernel"]
+    if not isinstance(line, str):
+        return f"systemd-boot is in use, and {_KERNEL} cannot be read there ({line})"
+    release = '"$(uname -r)"'
+    refresh = f"kernel-install add {release} /boot/vmlinuz-{release}"
+    if isinstance(now["proxmox"], str):
+        refresh = "proxmox-boot-tool refresh"
+    edit = f"printf '%s\\n' {quote(_changed(line, change))} > {_KERNEL}"
+    return _plan(change, _KERNEL, edit, (refresh,))
+
+
+def _grub(change: KernelArguments, now: Seen) -> Worked | str:
+    line = now["grub"]
+    if not isinstance(line, str):
+        return f"GRUB is in use, and {_SETTING} in {_GRUB} cannot be read there ({line})"
+    found = re.fullmatch(rf"{_SETTING}=([\"']?)([^\"'$`\\]*)\1\s*", line)
+    if found is None:
+        return f"{_SETTING} in {_GRUB} is not a plain line: change it by hand"
+    missing = [word for word in change.remove if word not in found[2].split()]
+    if missing:
+        return (
+            f"{' '.join(missing)} is not in {_SETTING}: look for it in GRUB_CMDLINE_LINUX and in "
+            "/etc/default/grub.d, take it out, and run update-grub"
+        )
+    new = f'{_SETTING}="{_changed(found[2], change)}"'
+    edit = f"sed -i {quote(f's|^{_SETTING}=.*|{_replacement(new)}|')} {_GRUB}"
+    refresh = ["update-grub" if now["update-grub"] == "yes" else _mkconfig()]
+    if isinstance(now["proxmox"], str):
+        refresh.append("proxmox-boot-tool refresh")
+    return _plan(change, _GRUB, edit, tuple(refresh))
+
+
+def _grubby(change: KernelArguments) -> Worked:
+    add, remove = " ".join(change.add), " ".join(change.remove)
+    there = [f"--args={quote(add)}"] if add else []
+    there += [f"--remove-args={quote(remove)}"] if remove else []
+    back = [f"--args={quote(remove)}"] if remove else []
+    back += [f"--remove-args={quote(add)}"] if add else []
+    command = "grubby --update-kernel=ALL"
+    return Worked(
+        change.title,
+        (f"{command} {' '.join(there)}", "reboot"),
+        (f"{command} {' '.join(back)}", "reboot"),
+    )
+
+
+def _mkconfig() -> str:
+    return "grub2-mkconfig -o /boot/grub2/grub.cfg"
+
+
+def _changed(line: str, change: KernelArguments) -> str:
+    """Return the line's words without those to remove, and with those to add, each once."""
+    words = [word for word in line.split() if word not in {*change.remove, *change.add}]
+    return " ".join([*words, *change.add])
+
+
+def _replacement(text: str) -> str:
+    """Escape a text for the right side of sed's `s|…|…|`."""
+    return re.sub(r"([\\&|])", r"\\\1", text)
