@@ -1,15 +1,18 @@
 """Panel 2: the container that serves: its kind, its devices, its limits, its driver libraries."""
 
+from gpudoctor.checks.container_conf import devices_in_conf
 from gpudoctor.checks.container_limits import cpu_limit, cpuset_numa, memlock, memory_limit
 from gpudoctor.checks.container_lxc import apparmor, device_cgroup, nesting
 from gpudoctor.formats.listing import Entry
 from gpudoctor.model import (
     Class,
+    DeviceNodes,
     Impact,
     Needs,
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -18,9 +21,11 @@ from gpudoctor.model import (
 )
 from gpudoctor.probes.container import (
     CHAR_MAJORS,
+    CONTAINER_CONF,
     CONTAINER_GPU_NODES,
     CONTAINER_KIND,
     HOST_GPU_NODES,
+    ContainerConf,
     Nodes,
     gpu_minors,
 )
@@ -65,14 +70,20 @@ _UNMAPPED = 65534
     "lxc-gpu-devices",
     "NVIDIA device nodes in the container",
     reads=(CONTAINER_GPU_NODES, HOST_GPU_NODES),
-    optional=(CHAR_MAJORS,),
+    optional=(CHAR_MAJORS, CONTAINER_CONF),
     why="CUDA needs nvidiactl, nvidia-uvm and each GPU's node. nvidia-smi works without nvidia-uvm "
     "while CUDA fails with error 999 or finds no device. A bind mount marked optional hides that a "
     "node was missing on the host.",
     source="proxmox/pve-container; NVIDIA driver README (device nodes)",
     scope="container",
+    changes=(DeviceNodes, Worked),
 )
-def gpu_devices(inside: Nodes, host: Nodes, majors: dict[str, frozenset[int]] | Unknown) -> Verdict:
+def gpu_devices(
+    inside: Nodes,
+    host: Nodes,
+    majors: dict[str, frozenset[int]] | Unknown,
+    conf: ContainerConf | Unknown,
+) -> Verdict:
     """Compare the nodes of both sides, and their numbers with what the kernel uses today."""
     if not gpu_minors(host):
         return unknown(Reason.NOT_PRESENT, "the host itself has no /dev/nvidia0 and so on")
@@ -80,7 +91,7 @@ def gpu_devices(inside: Nodes, host: Nodes, majors: dict[str, frozenset[int]] | 
     seen = f"{mine} of {theirs} GPU nodes; {', '.join(sorted(inside)) or 'no NVIDIA node'}"
     missing = [path for path in (_CTL, _UVM) if path not in inside]
     if missing or not mine:
-        return _missing(missing, host, seen)
+        return _missing(missing, host, seen, conf)
     stale = _stale(inside, host, majors)
     if stale:
         return issue(
@@ -101,7 +112,7 @@ def gpu_devices(inside: Nodes, host: Nodes, majors: dict[str, frozenset[int]] | 
     return good("The container has every GPU's node, nvidiactl and nvidia-uvm", seen)
 
 
-def _missing(missing: list[str], host: Nodes, seen: str) -> Verdict:
+def _missing(missing: list[str], host: Nodes, seen: str, conf: ContainerConf | Unknown) -> Verdict:
     lacking = missing or ["/dev/nvidia0"]
     absent = [path for path in missing if path not in host]
     first = f"On the host: nvidia-modprobe -u -c=0 makes {_UVM}. " if _UVM in absent else ""
@@ -114,7 +125,16 @@ def _missing(missing: list[str], host: Nodes, seen: str) -> Verdict:
         remedy=f"{first}On Proxmox: pct set ID --dev[n] {lacking[0]}, [n] being the next free "
         "number (live at once; undo: --delete dev[n]); elsewhere add it to the configuration and "
         "restart the container.",
+        changes=((DeviceNodes(caution=_NODES_CAUTION),),)
+        if _UVM in absent
+        else devices_in_conf(conf, [p for p in lacking if p in host], live=True),
     )
+
+
+_NODES_CAUTION = (
+    "It makes the host's nodes only; the container still needs an entry for them. It loads "
+    "nvidia_uvm where that is not loaded."
+)
 
 
 def _stale(inside: Nodes, host: Nodes, majors: dict[str, frozenset[int]] | Unknown) -> list[str]:

@@ -2,17 +2,23 @@
 
 import re
 
+from gpudoctor.checks.container_changes import lock_all, more_memory, no_quota, raised_memlock
+from gpudoctor.checks.container_conf import unlimited_memlock
 from gpudoctor.formats.cpulist import format_cpulist
+from gpudoctor.formats.serving import Server
 from gpudoctor.model import (
+    CgroupLimit,
     Class,
     Evidence,
     Impact,
     Listing,
     Needs,
+    ProcessLimit,
     Reader,
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -33,12 +39,12 @@ from gpudoctor.probes.container import (
     gpu_minors,
 )
 from gpudoctor.probes.container_gpu import CONTAINER_GPU_PLACES
-from gpudoctor.probes.kernel import NODE_CPUS
+from gpudoctor.probes.kernel import HOST_MEMORY, NODE_CPUS
+from gpudoctor.probes.served import PARENTS, SERVERS_HERE, Parents
 
 _GIB = 1 << 30
 _LIMIT = re.compile(r"(?:\d+|unlimited)(?::(?:\d+|unlimited))?")
 _ENOUGH_LOCKED = 8 * _GIB
-
 
 HAS_RDMA: Reader[bool] = Reader(
     "has-rdma",
@@ -52,7 +58,7 @@ HAS_RDMA: Reader[bool] = Reader(
     "lxc-memlock",
     "Locked memory limit (RLIMIT_MEMLOCK)",
     reads=(),
-    optional=(CONTAINER_INIT, HAS_RDMA, CONTAINER_CONF),
+    optional=(CONTAINER_INIT, HAS_RDMA, CONTAINER_CONF, SERVERS_HERE, PARENTS),
     why="A widespread reading says that CUDA pinned memory is charged to this limit. It is not: "
     "NVIDIA's module pins pages without any test of it. RDMA registration, mlock() and io_uring "
     "buffers are. The odd value is systemd's: it raises its own limit to an eighth of the memory, "
@@ -60,8 +66,15 @@ HAS_RDMA: Reader[bool] = Reader(
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/os-mlock.c; systemd src/core/main.c "
     "(bump_rlimit_memlock); NCCL troubleshooting guide",
     scope="container",
+    changes=(ProcessLimit, Worked),
 )
-def memlock(init: Init | Unknown, rdma: bool | Unknown, conf: ContainerConf | Unknown) -> Verdict:
+def memlock(
+    init: Init | Unknown,
+    rdma: bool | Unknown,
+    conf: ContainerConf | Unknown,
+    servers: tuple[Server, ...] | Unknown,
+    parents: Parents | Unknown,
+) -> Verdict:
     """Judge the limit of the container's first process by whether RDMA is there."""
     if isinstance(init, Unknown):
         return _asked_memlock(init, conf)
@@ -70,13 +83,18 @@ def memlock(init: Init | Unknown, rdma: bool | Unknown, conf: ContainerConf | Un
     soft = init.limits["Max locked memory"].soft
     if soft is None:
         return good("Locked memory is unlimited in the container", "unlimited", "unlimited")
+    if lock_all(servers):
+        seen = f"unlimited for the servers; {soft} bytes for the first process"
+        return good("Locked memory is unlimited for the servers", seen, "unlimited")
     if isinstance(rdma, Unknown):
         return not_read(rdma)
     seen = f"{soft} bytes ({soft / _GIB:.3g} GiB), {'RDMA' if rdma else 'no RDMA'} devices"
+    raised = raised_memlock(servers, parents)
+    changes = (*raised, *unlimited_memlock(conf))
+    live = "" if raised else "Live, from the host: prlimit --pid PID --memlock=unlimited. "
     remedy = (
-        "Live, from the host: prlimit --pid PID --memlock=unlimited:unlimited for the server; to "
-        "last: lxc.prlimit.memlock: unlimited (above the first [ of the conf), docker --ulimit "
-        "memlock=-1, or LimitMEMLOCK=infinity."
+        f"{live}To last: lxc.prlimit.memlock: unlimited (above the first [ of the conf), docker "
+        "--ulimit memlock=-1, or LimitMEMLOCK=infinity of the service inside."
     )
     if rdma:
         return issue(
@@ -88,6 +106,7 @@ def memlock(init: Init | Unknown, rdma: bool | Unknown, conf: ContainerConf | Un
             why="Registering memory with an RDMA device counts against this limit and fails at it "
             "(ibv_reg_mr). CUDA's own pinned memory does not count.",
             remedy=remedy,
+            changes=changes,
         )
     if soft >= _ENOUGH_LOCKED:
         return non_issue("Locked memory is limited, and nothing here is charged to it", seen)
@@ -98,6 +117,7 @@ def memlock(init: Init | Unknown, rdma: bool | Unknown, conf: ContainerConf | Un
         seen,
         "8 GiB or more, or unlimited",
         remedy=remedy,
+        changes=changes,
     )
 
 
@@ -122,6 +142,7 @@ def _asked_memlock(why: Unknown, conf: ContainerConf | Unknown) -> Verdict:
             "Docker's spelling. A line that is not understood sets nothing.",
             remedy="Write `lxc.prlimit.memlock: unlimited` above the first [ of the file, then "
             "restart the container; undo: the old line.",
+            changes=unlimited_memlock(conf),
         )
     return info("What the configuration asks of locked memory", seen)
 
@@ -130,12 +151,14 @@ def _asked_memlock(why: Unknown, conf: ContainerConf | Unknown) -> Verdict:
     "lxc-memory-limit",
     "Memory limit of the container",
     reads=(CONTAINER_GROUPS,),
+    optional=(HOST_MEMORY,),
     why="At memory.high the kernel slows the container down, at memory.max it kills. Page cache "
     "counts: loading hundreds of GB of weights runs into it; steady decode does not.",
     source="kernel.org admin-guide/cgroup-v2.rst; proxmox/pve-container (memory.high)",
     scope="container",
+    changes=(CgroupLimit,),
 )
-def memory_limit(groups: tuple[Group, ...]) -> Verdict:
+def memory_limit(groups: tuple[Group, ...], memory: dict[str, int] | Unknown) -> Verdict:
     """Judge the tightest limit, what hit it, and how near it is."""
     limits = [g.memory_max for g in groups if g.memory_max is not None]
     highs = [g.memory_high for g in groups if g.memory_high is not None]
@@ -146,6 +169,8 @@ def memory_limit(groups: tuple[Group, ...]) -> Verdict:
     hits = ", ".join(f"{name} {count}" for name, count in events.items())
     bounds = f"max {_size(limits)}, high {_size(highs)}, in use {now / _GIB:.1f} GiB"
     seen, wanted = f"{bounds}; since its start: {hits}", "no limit hit"
+    changes = more_memory(groups, memory)
+    remedy = "On Proxmox: pct set ID --memory MiB (live, and lasts); docker update --memory."
     if any(events.values()):
         return issue(
             "The container has hit its memory limit since it started",
@@ -153,7 +178,8 @@ def memory_limit(groups: tuple[Group, ...]) -> Verdict:
             Impact.HIGH,
             seen,
             wanted,
-            remedy="On Proxmox: pct set ID --memory MiB (live); docker update --memory.",
+            remedy=f"{remedy} The hits are counted from its start, and stay when it is raised.",
+            changes=changes,
         )
     high = min(highs or limits, default=None)
     if high and now > 0.95 * high:
@@ -164,7 +190,8 @@ def memory_limit(groups: tuple[Group, ...]) -> Verdict:
             seen,
             "below 95 % of the limit",
             why="Most of it is usually page cache, which is given back; what hurts is loading.",
-            remedy="On Proxmox: pct set ID --memory MiB (live); docker update --memory.",
+            remedy=remedy,
+            changes=changes,
         )
     return good("The container has not hit a memory limit", seen, wanted)
 
@@ -184,6 +211,7 @@ def _size(values: list[int]) -> str:
     why="Each GPU has one busy thread that polls; throttling it stalls all ranks at the slowest.",
     source="kernel.org admin-guide/cgroup-v2.rst (cpu.max, cpu.stat)",
     scope="container",
+    changes=(CgroupLimit,),
 )
 def cpu_limit(groups: tuple[Group, ...], nodes: Nodes) -> Verdict:
     """Judge quota, throttling since the start, and CPUs against the number of GPUs."""
@@ -195,7 +223,8 @@ def cpu_limit(groups: tuple[Group, ...], nodes: Nodes) -> Verdict:
     share = max((_throttled(g) for g in groups), default=0.0)
     usable = min([float(cpus), *quotas])
     seen = f"{cpus} CPUs, quota {min(quotas) if quotas else 'none'}, {gpus} GPUs"
-    more = "On Proxmox: pct set ID --cpulimit 0, --cores N (live); docker update --cpus."
+    more = "On Proxmox: pct set ID --cpulimit 0, --cores N (live, and last); docker update --cpus."
+    changes = no_quota(groups)
     if quotas and share >= 0.01:
         return issue(
             "The container's CPUs have been throttled",
@@ -204,6 +233,7 @@ def cpu_limit(groups: tuple[Group, ...], nodes: Nodes) -> Verdict:
             f"{seen}; throttled in {share:.1%} of the periods since its start",
             "no throttling",
             remedy=more,
+            changes=changes,
         )
     if not gpus:
         return info("No GPU is in the container: its CPUs serve something else", seen)
@@ -215,6 +245,7 @@ def cpu_limit(groups: tuple[Group, ...], nodes: Nodes) -> Verdict:
             seen,
             f"at least {gpus + 4}",
             remedy=more,
+            changes=changes if cpus >= gpus + 4 else (),
         )
     if quotas or usable < 2 * gpus + 8:
         return info("The container's CPUs are bounded", seen, f"{2 * gpus + 8}, no quota")

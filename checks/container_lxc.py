@@ -2,6 +2,7 @@
 
 import re
 
+from gpudoctor.checks.container_conf import devices_in_conf, nesting_on
 from gpudoctor.model import (
     Class,
     Evidence,
@@ -13,6 +14,7 @@ from gpudoctor.model import (
     Side,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -45,6 +47,7 @@ _STATIC = 195
     "resolved at each start.",
     source="proxmox/pve-container (dev[n], vmconfig_hotplug_pending); lxc.container.conf(5)",
     scope="container",
+    changes=(Worked,),
 )
 def device_cgroup(
     conf: ContainerConf, unified: bool | Unknown, majors: dict[str, frozenset[int]] | Unknown
@@ -128,6 +131,7 @@ def _barred(
         remedy=f"Use {lines}, [n] being the next free number (pct set {conf.name or 'ID'} "
         "--dev[n] PATH; undo: --delete dev[n]), or correct the lxc.cgroup2.devices.allow numbers "
         "above the first [ of the file, then restart the container.",
+        changes=devices_in_conf(conf, barred),
     )
 
 
@@ -147,6 +151,7 @@ DOCKER_INSIDE: Reader[bool] = Reader(
     why="Docker inside the container and modern systemd need it. No effect on throughput.",
     source="pve.proxmox.com pct(1), features: nesting",
     scope="container",
+    changes=(Worked,),
 )
 def nesting(conf: ContainerConf, docker: bool | Unknown) -> Verdict:
     """Judge the feature by whether Docker runs inside."""
@@ -163,6 +168,7 @@ def nesting(conf: ContainerConf, docker: bool | Unknown) -> Verdict:
             needs=_RESTART,
             remedy=f"pct set {conf.name or 'ID'} --features nesting=1 (keep the other features), "
             "then restart the container; undo: the old features.",
+            changes=nesting_on(conf),
         )
     return info("Nesting is off, and nothing seen here needs it", seen)
 

@@ -6,6 +6,7 @@ from gpudoctor.checks.per_gpu import Gpus, unread
 from gpudoctor.model import (
     Class,
     Impact,
+    KernelArguments,
     Needs,
     Unknown,
     Verdict,
@@ -25,6 +26,7 @@ from gpudoctor.probes.gpu import GPU_DRIVERS, GPUS
     why="A GPU held by another driver has no CUDA.",
     source="NVIDIA driver installation guide (disabling nouveau); kernel.org PCI sysfs",
     scope="gpu",
+    changes=(KernelArguments,),
 )
 def nouveau(drivers: dict[str, str]) -> list[Verdict]:
     """Judge the driver that holds each GPU."""
@@ -34,6 +36,15 @@ def nouveau(drivers: dict[str, str]) -> list[Verdict]:
 
 
 _FOR_GUESTS = {"vfio-pci", "pci-stub", "pciback", "xen-pciback", "nvgrace-gpu-vfio-pci"}
+
+
+_OPEN_DRIVERS = {"nouveau", "nova_core", "nova-core", "NovaCore"}
+# Acts in the initramfs too, so that it need not be made anew.
+_BLACKLIST = KernelArguments(
+    add=("modprobe.blacklist=nouveau,nova_core,nova_drm",),
+    risk="medium",
+    caution="The nvidia driver must be installed; a screen on the GPU stays plain until it loads.",
+)
 
 
 def _bound(name: str) -> Verdict:
@@ -60,6 +71,7 @@ def _bound(name: str) -> Verdict:
         needs=Needs.REBOOT,
         remedy="Blacklist nouveau, nova_core and nova_drm in /etc/modprobe.d, rebuild the "
         "initramfs (`update-initramfs -u`) and reboot; undo: remove the file and rebuild.",
+        changes=((_BLACKLIST,),) if name in _OPEN_DRIVERS else (),
     )
 
 

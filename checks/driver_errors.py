@@ -1,6 +1,14 @@
 """Panel 3, errors: memory error counters, and what the driver asks for."""
 
-from gpudoctor.checks.per_gpu import Gpus, each, unread
+from gpudoctor.checks.per_gpu import (
+    IDLE_CAUTION,
+    Gpus,
+    each,
+    named,
+    reset_commands,
+    unread,
+    with_plan,
+)
 from gpudoctor.formats.nvidia_smi_gpu import EccCounts, Gpu
 from gpudoctor.model import (
     Class,
@@ -9,6 +17,7 @@ from gpudoctor.model import (
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -113,10 +122,19 @@ def _counts(ecc: EccCounts) -> str:
     why="The driver itself says what a GPU needs to work properly again.",
     source="NVML (nvmlGpuRecoveryAction); NVIDIA GPU memory error management",
     scope="gpu",
+    changes=(Worked,),
 )
 def recovery_action(gpus: Gpus) -> list[Verdict]:
     """Judge the action, and values that can only come from a GPU in trouble."""
-    return each(gpus, _action)
+    return with_plan(each(gpus, _action), gpus, _reset)
+
+
+def _reset(verdict: Verdict, gpus: Gpus) -> Worked | None:
+    """Return the reset that the driver asks for; nothing takes it back, or needs to."""
+    resets = reset_commands(gpus) if verdict.needs is Needs.GPU_RESET else ()
+    if not resets:
+        return None
+    return Worked(f"the reset of {named(gpus)}", resets, risk="medium", caution=IDLE_CAUTION)
 
 
 def _action(gpu: Gpu) -> Verdict:

@@ -1,8 +1,30 @@
 """Panel 3, modes: persistence, compute, MIG and ECC mode of each GPU."""
 
-from gpudoctor.checks.per_gpu import Gpus, each, unread
+from gpudoctor.checks.per_gpu import (
+    IDLE_CAUTION,
+    Gpus,
+    each,
+    named,
+    reset_commands,
+    smi,
+    unread,
+    with_plan,
+    with_setting,
+)
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
-from gpudoctor.model import Class, Impact, Needs, Unknown, Verdict, check, good, info, issue
+from gpudoctor.model import (
+    Class,
+    GpuSetting,
+    Impact,
+    Needs,
+    Unknown,
+    Verdict,
+    Worked,
+    check,
+    good,
+    info,
+    issue,
+)
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.probes.uptime import UPTIME
 from gpudoctor.tables.gpu_limits import limit
@@ -17,11 +39,19 @@ from gpudoctor.tables.gpu_limits import limit
     "start, and clock and power settings are lost. A running server is not slowed.",
     source="NVIDIA driver persistence documentation; nvidia-smi manual",
     scope="gpu",
+    changes=(GpuSetting,),
 )
 def persistence_mode(gpus: Gpus, uptime: float | Unknown) -> list[Verdict]:
     """Judge persistence mode; it matters less while somebody holds the GPU."""
     early = not isinstance(uptime, Unknown) and uptime < limit("drv-persistence-mode", "boot_s")
-    return each(gpus, lambda gpu: _persistence(gpu, early))
+    verdicts = each(gpus, lambda gpu: _persistence(gpu, early))
+    return with_setting(verdicts, "persistence", "Enabled", _PERSISTENCE_CAUTION)
+
+
+_PERSISTENCE_CAUTION = (
+    "An idle GPU stays initialised and draws a little more power. Undone with nothing running on "
+    "the GPU, the driver tears it down: clocks and power limits set since then are lost."
+)
 
 
 def _persistence(gpu: Gpu, early: bool) -> Verdict:
@@ -44,8 +74,8 @@ def _persistence(gpu: Gpu, early: bool) -> Verdict:
         Impact.LOW if held else Impact.MEDIUM,
         observed="Disabled",
         expected="Enabled",
-        remedy="`systemctl start nvidia-persistenced`, or `nvidia-smi -pm 1` where the daemon is "
-        "not installed (lost at reboot; undo: `systemctl stop nvidia-persistenced`, `-pm 0`).",
+        remedy="To have it after a reboot too: `systemctl enable --now nvidia-persistenced`, its "
+        "unit without --no-persistence-mode (undo: `systemctl disable --now` it).",
     )
 
 
@@ -57,14 +87,16 @@ def _persistence(gpu: Gpu, early: bool) -> Verdict:
     "prohibited one takes none.",
     source="nvidia-smi manual (compute mode)",
     scope="gpu",
+    changes=(GpuSetting,),
 )
 def compute_mode(gpus: Gpus) -> list[Verdict]:
     """Judge the compute mode of each GPU."""
-    return each(gpus, _compute_mode)
-
-
-# nvidia-smi's own numbers.
-_MODES = {"Prohibited": "2", "Exclusive_Process": "3"}
+    return with_setting(
+        each(gpus, _compute_mode),
+        "compute-mode",
+        "Default",
+        "Somebody may have set the mode so that one program has the GPU to itself.",
+    )
 
 
 def _compute_mode(gpu: Gpu) -> Verdict:
@@ -81,7 +113,6 @@ def _compute_mode(gpu: Gpu) -> Verdict:
         Impact.HIGH if mode == "Prohibited" else Impact.LOW,
         observed=mode,
         expected="Default",
-        remedy=f"`nvidia-smi -i N -c 0`; undo: `nvidia-smi -i N -c {_MODES.get(mode, 'MODE')}`.",
     )
 
 
@@ -93,10 +124,28 @@ def _compute_mode(gpu: Gpu) -> Verdict:
     "parallel serving across such GPUs loses both.",
     source="NVIDIA/open-gpu-kernel-modules kernel_p2p; NVIDIA MIG user guide",
     scope="gpu",
+    changes=(Worked,),
 )
 def mig_mode(gpus: Gpus) -> list[Verdict]:
     """Judge MIG; instances show that somebody wants it."""
-    return each(gpus, _mig)
+    return with_plan(each(gpus, _mig), gpus, _mig_off)
+
+
+def _mig_off(_: Verdict, gpus: Gpus) -> Worked | None:
+    """Return how to switch MIG off, or take back that it comes on; none where it is mixed."""
+    modes = {(gpu.mig.current, gpu.mig.pending) for gpu in gpus}
+    what, off, on = (
+        f"MIG mode of {named(gpus)} = Disabled",
+        smi(gpus, "-mig 0"),
+        smi(gpus, "-mig 1"),
+    )
+    if modes == {("Disabled", "Enabled")}:
+        return Worked(what, off, on)
+    resets = reset_commands(gpus)
+    if modes != {("Enabled", "Enabled")} or not resets:
+        return None
+    caution = f"Somebody may have wanted MIG. {IDLE_CAUTION}"
+    return Worked(what, (*off, *resets), (*on, *resets), risk="medium", caution=caution)
 
 
 def _mig(gpu: Gpu) -> Verdict:
@@ -139,10 +188,29 @@ def _mig(gpu: Gpu) -> Verdict:
     "a few per cent of bandwidth and capacity: a policy, not a fault.",
     source="NVIDIA GPU memory error management; nvidia-smi manual (ECC mode)",
     scope="gpu",
+    changes=(Worked,),
 )
 def ecc_mode(gpus: Gpus) -> list[Verdict]:
     """Judge ECC of each GPU that has it."""
-    return each(gpus, _ecc)
+    return with_plan(each(gpus, _ecc), gpus, _ecc_on)
+
+
+def _ecc_on(verdict: Verdict, gpus: Gpus) -> Worked | None:
+    """Return how to have ECC on: with a reboot, or a reset where a change is pending already."""
+    what, on, off = f"ECC mode of {named(gpus)} = Enabled", smi(gpus, "-e 1"), smi(gpus, "-e 0")
+    if verdict.needs is Needs.REBOOT:
+        return Worked(what, (*on, "reboot"), (*off, "reboot"), risk="high", caution=_ECC_CAUTION)
+    modes = {(gpu.ecc.current, gpu.ecc.pending) for gpu in gpus}
+    if modes == {("Enabled", "Disabled")}:
+        return Worked(what, on, off)
+    resets = reset_commands(gpus)
+    if modes != {("Disabled", "Enabled")} or not resets:
+        return None
+    back = (*off, *resets, *on)
+    return Worked(what, resets, back, risk="high", caution=f"{_ECC_CAUTION} {IDLE_CAUTION}")
+
+
+_ECC_CAUTION = "On GDDR boards ECC takes a few per cent of memory and bandwidth."
 
 
 def _ecc(gpu: Gpu) -> Verdict:

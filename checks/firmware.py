@@ -13,6 +13,7 @@ from gpudoctor.model import (
     Class,
     Evidence,
     Impact,
+    KernelArguments,
     Listing,
     Needs,
     Reader,
@@ -36,6 +37,10 @@ from gpudoctor.probes.pci import PCI_FUNCTIONS, PciFunction
 __all__ = ["above_4g", "cppc", "kernel_lockdown", "nps", "rebar_bar1", "smt"]
 
 Groups = dict[str, IommuGroup | None]
+_PASS_THROUGH = (
+    "Devices of the host's own drivers then reach all of its memory; those of virtual machines "
+    "stay translated."
+)
 _OTHER_DRIVERS = {"vfio-pci", "nova_core", "nova-core", "NovaCore", "nouveau", "xen-pciback"}
 
 
@@ -55,6 +60,7 @@ IOMMUS: Reader[bool] = Reader(
     "`amd_iommu=pt` is no option; `iommu=pt` is.",
     source="kernel.org Documentation/ABI/testing/sysfs-kernel-iommu_groups; kernel-parameters.txt",
     scope="gpu",
+    changes=(KernelArguments,),
 )
 def iommu_mode(groups: Groups, iommus: bool | Unknown, cpu: Cpu | Unknown) -> list[Verdict]:
     """Judge each GPU's domain type."""
@@ -89,9 +95,7 @@ def _mode(group: IommuGroup | None, iommus: bool | Unknown, gpus: int, mixed: bo
         observed=kind,
         expected="identity",
         needs=Needs.REBOOT,
-        remedy="Add `iommu=pt` to the kernel command line: GRUB: GRUB_CMDLINE_LINUX_DEFAULT in "
-        "/etc/default/grub, then update-grub; Proxmox with systemd-boot: /etc/kernel/cmdline, then "
-        "proxmox-boot-tool refresh. Undo: take it out again. Reboot, then read the type again.",
+        changes=((KernelArguments(add=("iommu=pt",), caution=_PASS_THROUGH),),),
     )
 
 
@@ -149,6 +153,7 @@ def _isolation(bdf: str, group: IommuGroup | None, functions: dict[str, PciFunct
     why="Without error counters a marginal link cannot be seen. No effect on speed.",
     source="kernel.org Documentation/PCI/pcieaer-howto.rst; ACPI _OSC",
     scope="gpu",
+    changes=(KernelArguments,),
 )
 def aer_enabled(
     paths: tuple[GpuPath, ...] | Unknown, cmdline: Cmdline | Unknown, log: KernelLog | Unknown
@@ -166,6 +171,7 @@ def aer_enabled(
                 expected="no pci=noaer",
                 needs=Needs.REBOOT,
                 remedy="Take `pci=noaer` out of the kernel command line and reboot.",
+                changes=((_without_noaer(cmdline),),),
             )
         ]
     if isinstance(paths, Unknown):
@@ -173,6 +179,16 @@ def aer_enabled(
     lines = () if isinstance(log, Unknown) else log.matching(r"_OSC: platform does not support")
     firmware_first = any("AER" in line for line in lines)
     return per_target((path.bdf, _reporting(path, firmware_first)) for path in paths)
+
+
+def _without_noaer(cmdline: Cmdline) -> KernelArguments:
+    """Return each pci= word that holds noaer to go, and what else it said to stay."""
+    values = dict.fromkeys(v for v in cmdline.all("pci") if "noaer" in v.split(","))
+    kept = (",".join(o for o in value.split(",") if o and o != "noaer") for value in values)
+    return KernelArguments(
+        add=tuple(f"pci={rest}" for rest in kept if rest),
+        remove=tuple(f"pci={value}" for value in values),
+    )
 
 
 def _reporting(path: GpuPath, firmware_first: bool) -> Verdict:

@@ -1,8 +1,27 @@
 """Panel 6, repairs: remapped rows and retired pages."""
 
-from gpudoctor.checks.per_gpu import Gpus, each, unread
+from gpudoctor.checks.per_gpu import (
+    IDLE_CAUTION,
+    Gpus,
+    each,
+    named,
+    reset_commands,
+    unread,
+    with_plan,
+)
 from gpudoctor.formats.nvidia_smi_gpu import Gpu, Remapping
-from gpudoctor.model import Class, Impact, Needs, Unknown, Verdict, check, good, info, issue
+from gpudoctor.model import (
+    Class,
+    Impact,
+    Needs,
+    Unknown,
+    Verdict,
+    Worked,
+    check,
+    good,
+    info,
+    issue,
+)
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.tables.gpu_limits import limit
 
@@ -15,10 +34,19 @@ from gpudoctor.tables.gpu_limits import limit
     "and serving until then is safe; a failed one means that spares ran out.",
     source="NVIDIA GPU memory error management (row remapping)",
     scope="gpu",
+    changes=(Worked,),
 )
 def row_remap(gpus: Gpus) -> list[Verdict]:
     """Judge the remapping state of each GPU."""
-    return each(gpus, _remapping)
+    return with_plan(each(gpus, _remapping), gpus, _repaired)
+
+
+def _repaired(verdict: Verdict, gpus: Gpus) -> Worked | None:
+    """Return the reset that a pending remap waits for; a repair is not taken back."""
+    resets = reset_commands(gpus) if verdict.needs is Needs.GPU_RESET else ()
+    if not resets:
+        return None
+    return Worked(f"the reset of {named(gpus)}", resets, risk="medium", caution=IDLE_CAUTION)
 
 
 def _remapping(gpu: Gpu) -> Verdict:

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 
 from gpudoctor.checks.per_gpu import Gpus, unread
+from gpudoctor.formats.serving import Server
 from gpudoctor.model import (
     Class,
     Evidence,
     Files,
     Impact,
+    ModuleOption,
+    MountSize,
     Needs,
     Reader,
     Reason,
@@ -23,6 +26,7 @@ from gpudoctor.model import (
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.probes.kernel import HOST_MEMORY
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
+from gpudoctor.probes.served import SERVERS_HERE
 from gpudoctor.tables.gpu_limits import limit
 from gpudoctor.tables.gpus import spec_of
 
@@ -48,6 +52,7 @@ def _yes_no(text: str | Unknown) -> bool | Unknown:
     "NVIDIA does not document it. It matters where such hangs were seen, and little else.",
     source="NVIDIA/open-gpu-kernel-modules kernel-open/nvidia-uvm/uvm_hmm.c; nvidia-smi manual "
     "(addressing mode)",
+    changes=(ModuleOption,),
 )
 def uvm_hmm(off: bool, gpus: Gpus) -> Verdict:
     """Judge HMM on hosts with several PCIe GPUs."""
@@ -66,7 +71,19 @@ def uvm_hmm(off: bool, gpus: Gpus) -> Verdict:
         needs=Needs.MODULE_RELOAD,
         remedy="Only if NCCL hangs: `options nvidia_uvm uvm_disable_hmm=1` in /etc/modprobe.d, "
         "stop what uses the GPUs, `modprobe -r nvidia_uvm && modprobe nvidia_uvm`.",
+        changes=((_NO_HMM,),),
     )
+
+
+_NO_HMM = ModuleOption(
+    "nvidia_uvm",
+    "uvm_disable_hmm",
+    "1",
+    ("nvidia_uvm",),
+    risk="medium",
+    caution="Only where NCCL hangs. Stop all that uses CUDA on the host first: the module cannot "
+    "be unloaded before.",
+)
 
 
 def _has_nvlink(name: str | Unknown) -> bool:
@@ -135,25 +152,45 @@ _NO_CONTAINER = {Reason.NOT_PRESENT, Reason.TOOL_MISSING, Reason.NOT_IN_RECORDIN
     "mem-shm-size",
     "Size of /dev/shm",
     reads=(GPU_FUNCTIONS,),
-    optional=(CONTAINER_SHM, HOST_SHM),
+    optional=(CONTAINER_SHM, HOST_SHM, SERVERS_HERE, HOST_MEMORY),
     why="NCCL and the engines exchange data through files there and fail when they cannot be "
     "extended. NCCL 2.24 and newer ask CUDA for host memory first, so a small one bites less.",
     source="NCCL environment variables and troubleshooting (shared memory); Docker run reference "
     "(--shm-size)",
     scope="container",
+    changes=(MountSize,),
 )
 def shm_size(
-    functions: tuple[PciFunction, ...], container: Shm | Unknown, host: Shm | Unknown
+    functions: tuple[PciFunction, ...],
+    container: Shm | Unknown,
+    host: Shm | Unknown,
+    servers: tuple[Server, ...] | Unknown,
+    memory: dict[str, int] | Unknown,
 ) -> Verdict:
     """Judge the container's /dev/shm, or the host's where nothing serves in a container."""
     bare = isinstance(container, Unknown) and container.reason in _NO_CONTAINER
     shm = host if bare else container
     if isinstance(shm, Unknown):
         return unread("/dev/shm", shm)
-    return _sized(shm, len(functions))
+    half = 0 if isinstance(memory, Unknown) else memory["MemTotal"] >> 21
+    return _sized(shm, len(functions), 1 if bare else _init_of(servers), half)
 
 
-def _sized(shm: Shm, gpus: int) -> Verdict:
+def _init_of(servers: tuple[Server, ...] | Unknown) -> int:
+    """Return the host's pid of the container's first process, 0 where it is not certain."""
+    found = set() if isinstance(servers, Unknown) else {server.init for server in servers}
+    return found.pop() if len(found) == 1 else 0
+
+
+_LASTING_MIB = 16384
+_NO_RESERVE = (
+    "Files there take memory as they grow, counted against the container's limit; a server that "
+    "already failed for want of room must be started again."
+)
+
+
+def _sized(shm: Shm, gpus: int, pid: int, most: int) -> Verdict:
+    """Judge a size by the number of GPUs; `pid` sees the mount, `most` is half of the memory."""
     where = "the container" if shm.side is Side.CONTAINER else "the host"
     seen = f"{shm.size} MiB in {where}, {shm.used} MiB used"
     if shm.mount != "/dev/shm":
@@ -163,17 +200,18 @@ def _sized(shm: Shm, gpus: int) -> Verdict:
         return good("/dev/shm is large enough", observed=seen)
     tiny = shm.size <= limit("mem-shm-size", "tiny_mib") and gpus > 1
     inside = shm.side is Side.CONTAINER
+    size = min(_LASTING_MIB, most)
+    live = pid > 0 and shm.mount == "/dev/shm" and size >= enough
     return issue(
         "/dev/shm is small",
         Class.P0,
         Impact.HIGH if tiny else Impact.LOW,
         observed=seen,
         expected=f"{enough:.0f} MiB or more",
-        needs=Needs.CONTAINER_RESTART if inside else Needs.NOTHING,
-        remedy="Docker: start the container with `--shm-size=16g` or `--ipc=host`. LXC: live, "
-        "inside it, `mount -o remount,size=16g /dev/shm`; lasting, `tmpfs /dev/shm tmpfs size=16g "
-        "0 0` in its /etc/fstab."
+        needs=Needs.CONTAINER_RESTART if inside and not live else Needs.NOTHING,
+        remedy="To last: start a Docker container with `--shm-size=16g` or `--ipc=host`; in LXC, "
+        "`tmpfs /dev/shm tmpfs size=16g 0 0` in its /etc/fstab."
         if inside
-        else "`mount -o remount,size=50% /dev/shm`; undo: the same with "
-        f"size={shm.size}m, while no more is in use.",
+        else "To last: size= of /dev/shm in /etc/fstab.",
+        changes=((MountSize(pid, size << 20, caution=_NO_RESERVE),),) if live else (),
     )

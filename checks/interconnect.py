@@ -15,6 +15,7 @@ from gpudoctor.formats.version import series
 from gpudoctor.model import (
     Class,
     Impact,
+    Module,
     Needs,
     Reason,
     Unknown,
@@ -223,6 +224,7 @@ def p2p_capability(states: dict[tuple[str, str], str], gpus: tuple[Gpu, ...] | U
     "Linux 5.12 or newer DMA-BUF does the same without it.",
     source="NVIDIA/open-gpu-kernel-modules nvidia-peermem.c; NVIDIA NCCL user guide, GPU "
     "troubleshooting",
+    changes=(Module,),
 )
 def peermem(
     loaded: bool,
@@ -258,9 +260,14 @@ def peermem(
         Impact.HIGH,
         observed,
         "loaded",
-        remedy="`modprobe nvidia_peermem`; undo: `modprobe -r nvidia_peermem`. `Invalid argument` "
-        "means that the module was built without the RDMA stack: then it does not apply.",
+        changes=((Module("nvidia_peermem", caution=_PEERMEM_CAUTION),),),
     )
+
+
+_PEERMEM_CAUTION = (
+    "`Invalid argument` from modprobe means that the module was built without the RDMA stack's "
+    "peer memory symbols: it does not apply there, and nothing is left loaded."
+)
 
 
 def _dmabuf(module: NvidiaModule | Unknown, release: str | Unknown) -> bool | Unknown:

@@ -1,5 +1,8 @@
 """Panel 9, what redirects peer-to-peer traffic: ACS and IOMMU, and when that can hang a server."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from gpudoctor.checks.interconnect_peers import (
     hazard_of,
     is_prone,
@@ -10,12 +13,15 @@ from gpudoctor.checks.interconnect_peers import (
 from gpudoctor.checks.runtime_servers import per_server
 from gpudoctor.formats.cmdline import Cmdline
 from gpudoctor.formats.cpuinfo import Cpu
-from gpudoctor.formats.pci import Acs, PortType
+from gpudoctor.formats.pci import PortType
 from gpudoctor.formats.topo import Topology
 from gpudoctor.model import (
+    Change,
     Class,
     Impact,
     Needs,
+    PciBits,
+    Status,
     Unknown,
     Verdict,
     check,
@@ -30,6 +36,10 @@ from gpudoctor.probes.gpu_paths import GPU_GROUPS, GPU_PATHS, GpuPath, IommuGrou
 from gpudoctor.probes.kernel import KERNEL_PARAMETERS
 from gpudoctor.probes.nccl import NCCL_JOBS, TOPOLOGY, NcclJob
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
+from gpudoctor.probes.pci_hop import HANDED_OUT
+
+Groups = dict[str, IommuGroup | None]
+Alternatives = tuple[tuple[Change, ...], ...]
 
 
 @check(
@@ -101,48 +111,83 @@ def _hang(
     "nccl-acs-redirect",
     "ACS redirect above GPUs",
     reads=(GPU_PATHS,),
-    optional=(KERNEL_PARAMETERS,),
+    optional=(KERNEL_PARAMETERS, GPU_GROUPS),
     why="ReqRedir and CmpltRedir send peer traffic up to the root complex. On a switch port above "
     "one of several GPUs that halves bandwidth (50 against 103 GB/s measured); on a root port with "
     "one GPU the traffic crosses the root complex anyway. SrcValid+ alone is harmless.",
     source="NVIDIA NCCL user guide, GPU troubleshooting; pciutils lib/header.h (PCI_ACS_CTRL); "
     "community measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
+    changes=(PciBits,),
 )
-def acs_redirect(paths: tuple[GpuPath, ...], parameters: Cmdline | Unknown) -> list[Verdict]:
+def acs_redirect(
+    paths: tuple[GpuPath, ...], parameters: Cmdline | Unknown, groups: Groups | Unknown
+) -> list[Verdict]:
     """Judge the control bits of every bridge above a GPU."""
     shared = {path.bdf: _shared(path, paths) for path in paths}
-    words = {
-        hop.bdf: hop.registers.acs.ctl & _REDIRECT
-        for path in paths
-        for hop in path.bridges
-        if hop.bdf in shared[path.bdf] and isinstance(hop.registers.acs, Acs)
-    }
+    ports = sorted({port for found in shared.values() for port in found})
+    unfit = _unfit(groups, paths)
+    changes, remedy = _clear(ports, unfit), _lasting(ports, unfit)
     futile = isinstance(parameters, Cmdline) and "noacs" in parameters.options("pci")
     note = "; pci=noacs on the command line does nothing: Linux does not know it" if futile else ""
-    return per_target((path.bdf, _acs(path, shared[path.bdf], words, note)) for path in paths)
+    verdicts = {path.bdf: _acs(path, shared[path.bdf], note) for path in paths}
+    return per_target(
+        (bdf, replace(v, changes=changes, remedy=remedy) if v.status is Status.ISSUE else v)
+        for bdf, v in verdicts.items()
+    )
 
 
 # ReqRedir and CmpltRedir of the ACS control word.
 _REDIRECT = 0x000C
 
 
-def _clear(words: dict[str, int]) -> str:
-    """Return how to clear the two bits of the ports, and the undo from what each port holds."""
-    ports = ";".join(sorted(words))
-    live = "; ".join(
-        f"{' '.join(p for p in sorted(words) if words[p] == word)}: `setpci -s PORT "
-        f"ECAP_ACS+6.w=0000:000c`, undo `setpci -s PORT ECAP_ACS+6.w={word:04x}:000c`"
-        for word in sorted(set(words.values()))
+def _clear(ports: Sequence[str], unfit: str) -> Alternatives:
+    """Return the change that clears the two bits of the ports, where isolation need not stay."""
+    if not ports or unfit:
+        return ()
+    caution = (
+        "IOMMU groups are fixed at boot and would go on promising an isolation that is gone: only "
+        "where no virtual machine is ever given a PCI device. Live, with the server idle; lost at "
+        "reboot."
     )
+    where = ports[0] if len(ports) == 1 else f"{len(ports)} ports"
+    told = f"ACS ReqRedir- CmpltRedir- on {where}"
+    live = PciBits(
+        tuple(ports), "ECAP_ACS+6.w", 0, _REDIRECT, risk="high", caution=caution, told=told
+    )
+    return ((live,),)
+
+
+def _unfit(groups: Groups | Unknown, paths: tuple[GpuPath, ...]) -> str:
+    """Return why isolation must stay: a GPU is a guest's, or the IOMMU translates for one."""
+    if isinstance(groups, Unknown):
+        return f"the IOMMU groups could not be read: {groups}"
+    handed = [path.bdf for path in paths if path.gpu.driver in HANDED_OUT]
+    if handed:
+        return f"{', '.join(handed)} in the hands of a virtual machine's driver"
+    kinds = {bdf: group.kind for bdf, group in groups.items() if group is not None}
+    bound = [bdf for bdf, kind in kinds.items() if not _is_identity(kind)]
+    return f"the IOMMU group of {', '.join(bound)} is not identity" if bound else ""
+
+
+def _is_identity(kind: str | Unknown) -> bool:
+    return isinstance(kind, str) and kind.strip() == "identity"
+
+
+def _lasting(ports: Sequence[str], unfit: str) -> str:
+    if unfit:
+        return (
+            f"Not live here: {unfit}; the groups' isolation would end with it. Where no virtual "
+            "machine, running or stopped, has a PCI device passed through: boot with iommu=pt "
+            f'and "pci=disable_acs_redir={";".join(ports)}".'
+        )
     return (
-        "Only where no virtual machine, running or stopped, has a PCI device passed through and "
-        "every GPU's IOMMU group is identity (the groups' isolation ends with it). Lasting: boot "
-        f'with "pci=disable_acs_redir={ports}". Live, until reboot, for PORT in {live}.'
+        "Better, and lasting, where no virtual machine has a PCI device passed through: boot with "
+        f'"pci=disable_acs_redir={";".join(ports)}".'
     )
 
 
-def _acs(path: GpuPath, shared: list[str], words: dict[str, int], note: str) -> Verdict:
+def _acs(path: GpuPath, shared: list[str], note: str) -> Verdict:
     ports = redirects(path)
     if isinstance(ports, Unknown):
         return unknown(ports.reason, ports.detail or "the bridges above the GPU could not be read")
@@ -159,7 +204,6 @@ def _acs(path: GpuPath, shared: list[str], words: dict[str, int], note: str) -> 
         Impact.HIGH,
         f"ReqRedir+ or CmpltRedir+ on {', '.join(shared)}{note}",
         "ReqRedir- CmpltRedir-",
-        remedy=_clear(words),
     )
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 from gpudoctor.checks.interconnect_peers import Peers, gpus_of, hazard_of, peers_of, unread
 from gpudoctor.checks.runtime_servers import flags_of, per_server
+from gpudoctor.checks.server_unit import set_in_unit, unset_in_unit
 from gpudoctor.formats.cpuinfo import Cpu
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.topo import Topology
@@ -14,6 +15,7 @@ from gpudoctor.model import (
     Needs,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
@@ -53,6 +55,7 @@ _AFTER_EXEC = (
     "measure both." + _AFTER_EXEC,
     source="NVIDIA/nccl src/graph/paths.cc; NVIDIA/nccl pull request 2080, issue 1829",
     scope="server",
+    changes=(Worked,),
 )
 def p2p_level(
     jobs: tuple[NcclJob, ...],
@@ -71,6 +74,9 @@ def p2p_level(
     )
 
 
+_SAFE = "As nothing redirects peer-to-peer traffic here"
+
+
 def _first(hazard: str | Unknown) -> str:
     """Return what must be so before P2P is switched on, as the beginning of a sentence."""
     if isinstance(hazard, Unknown):
@@ -83,7 +89,7 @@ def _first(hazard: str | Unknown) -> str:
             f"Not yet: {hazard}, and P2P may hang on that (see nccl-p2p-hang-risk for the cure); "
             "once that is gone"
         )
-    return "As nothing redirects peer-to-peer traffic here"
+    return _SAFE
 
 
 def _level(
@@ -119,6 +125,7 @@ def _level(
             needs=_RESTART,
             remedy=f"{first}, unset NCCL_P2P_DISABLE in the server's environment, restart it and "
             "measure both ways. Undo: set it again.",
+            changes=unset_in_unit(job.server, ["NCCL_P2P_DISABLE"]) if first == _SAFE else (),
         )
     return issue(
         "NCCL sends GPU-to-GPU traffic through host memory: the GPUs are beyond its P2P cutoff",
@@ -129,6 +136,9 @@ def _level(
         needs=_RESTART,
         remedy=f"{first}, start the server with NCCL_P2P_LEVEL={wanted}; "
         "check once with NCCL_DEBUG=INFO for `via P2P/`. Undo: unset it.",
+        changes=set_in_unit(job.server, "NCCL_P2P_LEVEL", wanted)
+        if first == _SAFE and not peers.pinned
+        else (),
     )
 
 
@@ -144,6 +154,7 @@ _TUNING = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_MI
     + _AFTER_EXEC,
     source="NVIDIA NCCL user guide, environment variables",
     scope="server",
+    changes=(Worked,),
 )
 def nccl_env(jobs: tuple[NcclJob, ...], topology: Topology, cpu: Cpu) -> list[Verdict]:
     """Judge each server's NCCL_ variables and nccl.conf files."""
@@ -159,6 +170,7 @@ def _env(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
     faults = _faults(settings, peers)
     if faults:
         impact, said = min(faults, key=lambda fault: fault[0].rank)
+        names = [re.split("[= ]", text)[0] for _, text in faults]
         return issue(
             said,
             Class.P0,
@@ -166,8 +178,9 @@ def _env(job: NcclJob, topology: Topology, cpu: Cpu) -> Verdict:
             observed,
             "unset",
             needs=_RESTART,
-            remedy=f"Remove {', '.join(re.split('[= ]', text)[0] for _, text in faults)} from the "
-            "server's environment (or its nccl.conf) and restart it. Undo: set it again.",
+            remedy=f"Remove {', '.join(names)} from the server's environment (or its nccl.conf) "
+            "and restart it. Undo: set it again.",
+            changes=unset_in_unit(job.server, names),
         )
     tuned = [name for name in _TUNING if name in settings]
     if tuned:

@@ -1,8 +1,10 @@
 """Panel 4: what the running kernel does with CPUs and memory, and can be told to do otherwise."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from gpudoctor.checks.kernel_knobs_cpu import boost, cstate_exit, dma_latency, governor, preference
+from gpudoctor.checks.kernel_knobs_cpu import boost, governor, preference
+from gpudoctor.checks.kernel_knobs_idle import cstate_exit, dma_latency
 from gpudoctor.checks.kernel_knobs_memory import (
     dirty,
     max_map_count,
@@ -19,6 +21,7 @@ from gpudoctor.model import (
     Impact,
     Reader,
     Sysctl,
+    Sysfs,
     Unknown,
     Verdict,
     check,
@@ -72,6 +75,7 @@ NUMA_BALANCING = number_in("numa-balancing", "/proc/sys/kernel/numa_balancing")
     "little: GPU memory and pinned pages are never migrated.",
     source="kernel.org admin-guide/sysctl/kernel.rst (numa_balancing); tuned network-latency; "
     "deepseek-ai/DeepEP issue 624",
+    changes=(Sysctl,),
 )
 def numa_balancing(mode: int, nodes: int) -> Verdict:
     """Judge the bit mask: 1 normal, 2 memory tiering."""
@@ -94,6 +98,7 @@ def numa_balancing(mode: int, nodes: int) -> Verdict:
 
 
 NMI_WATCHDOG = number_in("nmi-watchdog", "/proc/sys/kernel/nmi_watchdog")
+_UNSEEN = "Hard lock-ups of a CPU are no longer detected and reported"
 
 
 @check(
@@ -103,6 +108,7 @@ NMI_WATCHDOG = number_in("nmi-watchdog", "/proc/sys/kernel/nmi_watchdog")
     why="It uses one performance counter of each CPU and interrupts now and then: jitter only. "
     "Without it, hard lock-ups are no longer reported. On is the kernel's default.",
     source="kernel.org admin-guide/sysctl/kernel.rst (nmi_watchdog); tuned profiles",
+    changes=(Sysctl,),
 )
 def nmi_watchdog(value: int) -> Verdict:
     """Judge the switch."""
@@ -114,22 +120,29 @@ def nmi_watchdog(value: int) -> Verdict:
         Impact.LOW,
         str(value),
         "0",
-        remedy="`sysctl -w kernel.nmi_watchdog=0` (hard lock-ups are then no longer detected); "
-        f"undo: `sysctl -w kernel.nmi_watchdog={value}`.",
+        changes=((Sysctl("kernel.nmi_watchdog", "0", caution=_UNSEEN),),),
     )
 
 
 _COST = "/sys/kernel/debug/sched/migration_cost_ns"
 _OLD_COST = "/proc/sys/kernel/sched_migration_cost_ns"
+_OLD_COST_KEY = "kernel.sched_migration_cost_ns"
 
 
-def _migration_cost(evidence: Evidence) -> int:
-    """Return nanoseconds, from debugfs (5.13 and later) or the sysctl before that."""
+class MigrationCost(NamedTuple):
+    """Nanoseconds, and the file that tells: debugfs (5.13 and later) or the sysctl before."""
+
+    cost: int
+    path: str
+
+
+def _migration_cost(evidence: Evidence) -> MigrationCost:
     texts = evidence.texts()
-    return int(texts.get(_COST) or texts[_OLD_COST])
+    path = _COST if texts.get(_COST) else _OLD_COST
+    return MigrationCost(int(texts[path]), path)
 
 
-MIGRATION_COST: Reader[int] = Reader(
+MIGRATION_COST: Reader[MigrationCost] = Reader(
     "sched-migration-cost", (Files("sched-migration-cost", (_COST, _OLD_COST)),), _migration_cost
 )
 
@@ -142,23 +155,41 @@ MIGRATION_COST: Reader[int] = Reader(
     "recipe sets 50000 to raise it, and lowers it. Since 5.13 it lives in debugfs, and recipes "
     "that set the old sysctl fail silently.",
     source="Linux kernel/sched/debug.c",
+    changes=(Sysctl, Sysfs),
 )
-def migration_cost(cost: int) -> Verdict:
+def migration_cost(now: MigrationCost) -> Verdict:
     """Judge against the default of 500000 ns."""
-    if cost >= 500_000:
-        return good("Threads are not moved more eagerly than by default", f"{cost} ns", "500000 ns")
+    seen = f"{now.cost} ns"
+    if now.cost >= 500_000:
+        return good("Threads are not moved more eagerly than by default", seen, "500000 ns")
+    old = now.path == _OLD_COST
+    default = Sysctl(_OLD_COST_KEY, "500000") if old else Sysfs((_COST,), "500000")
     return issue(
         "Threads are moved more eagerly than by default",
         Class.P0,
         Impact.LOW,
-        f"{cost} ns",
+        seen,
         "500000 ns or more",
-        remedy=f"`echo 500000 > {_COST}` (before 5.13: `sysctl -w "
-        f"kernel.sched_migration_cost_ns=500000`); undo: the same with {cost}.",
+        changes=((default,),),
     )
 
 
 _CLOCK = "/sys/devices/system/clocksource/clocksource0"
+_TSC = Sysfs(
+    (f"{_CLOCK}/current_clocksource",),
+    "tsc",
+    risk="medium",
+    caution="The kernel chose another clock at boot; should it find the TSC unsteady, it goes back "
+    "by itself, and clocks may jump a little",
+)
+_UNREAD_LOG = (
+    "The kernel log, which tells whether the kernel found the TSC unsteady, could not be read: "
+    "audit as root, or look for `Marking TSC unstable` in it first."
+)
+_DISTRUSTED = (
+    "The kernel does not trust the TSC here (see the kernel log): look for a firmware update; "
+    "forcing clocksource=tsc risks a wrong clock."
+)
 _FAST = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv", "xen", "timebase")
 
 
@@ -184,6 +215,7 @@ CLOCKS: Reader[tuple[str, tuple[str, ...]]] = Reader(
     why="With HPET or the ACPI timer every reading of the clock is a slow device access; Python "
     "and CUDA polling read it constantly.",
     source="kernel.org admin-guide/kernel-parameters.txt (clocksource=)",
+    changes=(Sysfs,),
 )
 def clocksource(clocks: tuple[str, Sequence[str]], log: KernelLog | Unknown) -> Verdict:
     """Judge the source in use; tsc is offered only where the kernel still lists it."""
@@ -192,18 +224,17 @@ def clocksource(clocks: tuple[str, Sequence[str]], log: KernelLog | Unknown) -> 
         return good("The clock is read without leaving the CPU", current, "tsc or the like")
     if current not in {"hpet", "acpi_pm"}:
         return info("An uncommon clock source is in use", current, "tsc or the like")
-    demoted = isinstance(log, KernelLog) and bool(log.matching("Marking TSC unstable"))
-    runtime = "tsc" in available and not demoted
+    offered = "tsc" in available
+    trusted = isinstance(log, KernelLog) and not log.matching("Marking TSC unstable")
+    untried = offered and isinstance(log, Unknown)
     return issue(
         "The clock is read from a slow device",
-        Class.P0 if runtime else Class.FW,
+        Class.P0 if offered and (trusted or untried) else Class.FW,
         Impact.MEDIUM,
         f"{current}; available: {' '.join(available) or 'not shown'}",
         "tsc",
-        remedy=f"`echo tsc > {_CLOCK}/current_clocksource`; undo: the same with {current}."
-        if runtime
-        else "The kernel does not trust the TSC here (see the kernel log): look for a firmware "
-        "update; forcing clocksource=tsc risks a wrong clock.",
+        changes=((_TSC,),) if offered and trusted else (),
+        remedy="" if offered and trusted else _UNREAD_LOG if untried else _DISTRUSTED,
     )
 
 

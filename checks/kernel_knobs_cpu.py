@@ -1,15 +1,16 @@
-"""Kernel knobs of the CPUs: clocks, idle states and their latency."""
+"""Kernel knobs of the CPUs' clocks."""
 
 from collections.abc import Sequence
 
 from gpudoctor.model import (
+    Change,
     Class,
     Evidence,
     Files,
     Impact,
     Reader,
     Reason,
-    Unknown,
+    Sysfs,
     Verdict,
     check,
     good,
@@ -18,20 +19,35 @@ from gpudoctor.model import (
     non_issue,
     unknown,
 )
-from gpudoctor.probes.cpu import (
-    CPU_FREQ,
-    DMA_LATENCY,
-    IDLE_STATES,
-    CpuFreq,
-    IdleState,
-    counted,
-)
+from gpudoctor.probes.cpu import CPU_FREQ, CpuFreq, counted
 
 _CPU = "/sys/devices/system/cpu"
-_SET_GOVERNOR = (
-    "Write performance to every /sys/devices/system/cpu/cpufreq/policy*/scaling_governor "
-    "(cpupower frequency-set -g performance); put the old words back to undo."
-)
+_PERFORMANCE = "performance"
+
+
+def _faster(freq: CpuFreq, name: str, caution: str, beside: str = "") -> tuple[Change, ...]:
+    """Return the change that sets a file of every policy to performance."""
+    paths = freq.other_than(name, _PERFORMANCE)
+    told = f"{name} = {_PERFORMANCE} ({len(paths)} policies)"
+    return (
+        Sysfs(
+            paths,
+            _PERFORMANCE,
+            beside=beside,
+            told=told if len(paths) > 1 else "",
+            group="cpufreq",
+            caution=caution,
+        ),
+    )
+
+
+def _performance(freq: CpuFreq) -> tuple[tuple[Change, ...], ...]:
+    """Return the governor's change; with EPP the kernel then forces the preference too."""
+    caution = (
+        "Takes more power when idle; tuned, TLP and their like may set it back; a governor that an "
+        "undo brings back has its own settings at their defaults"
+    )
+    return (_faster(freq, "scaling_governor", caution, "energy_performance_preference"),)
 
 
 @check(
@@ -41,6 +57,7 @@ _SET_GOVERNOR = (
     why="Under a load-following governor the launch and scheduler threads reach their clock late, "
     "after each short idle. A loop of CUDA graphs hides most of that.",
     source="kernel.org admin-guide/pm/cpufreq.rst; tuned latency-performance profile",
+    changes=(Sysfs,),
 )
 def governor(freq: CpuFreq) -> Verdict:
     """Judge all policies together: one line, however many CPUs."""
@@ -60,7 +77,7 @@ def governor(freq: CpuFreq) -> Verdict:
         Impact.MEDIUM,
         f"{seen} ({freq.driver or 'driver not shown'})",
         "performance",
-        remedy=_SET_GOVERNOR,
+        changes=_performance(freq),
     )
 
 
@@ -79,7 +96,7 @@ def _hardware_led(freq: CpuFreq, seen: str) -> Verdict:
         Impact.LOW,
         observed,
         "performance",
-        remedy=_SET_GOVERNOR,
+        changes=_performance(freq),
         why=why + " Measure before expecting a gain.",
     )
 
@@ -90,6 +107,7 @@ def _hardware_led(freq: CpuFreq, seen: str) -> Verdict:
     reads=(CPU_FREQ,),
     why="The preference hints to the CPU how eagerly to raise its clock.",
     source="Linux drivers/cpufreq/amd-pstate.c; kernel.org admin-guide/pm/amd-pstate.rst",
+    changes=(Sysfs,),
 )
 def preference(freq: CpuFreq) -> Verdict:
     """Judge the preference where the driver has one."""
@@ -109,8 +127,7 @@ def preference(freq: CpuFreq) -> Verdict:
         Impact.LOW,
         seen,
         "performance",
-        remedy="Write performance to every cpufreq/policy*/energy_performance_preference (refused "
-        "as busy while the governor is performance, which implies it).",
+        changes=(_faster(freq, "energy_performance_preference", "Takes more power at part load"),),
     )
 
 
@@ -138,94 +155,28 @@ BOOST: Reader[dict[str, int]] = Reader(
     why="Boost is a large part of a server CPU's single-thread speed, and one thread a GPU feeds "
     "the launches.",
     source="kernel.org admin-guide/pm/cpufreq.rst (boost), intel_pstate.rst (no_turbo)",
+    changes=(Sysfs,),
 )
 def boost(switches: dict[str, int]) -> Verdict:
     """Judge the global switch and the policies' own."""
     off = sorted(path for path, value in switches.items() if value == 0)
     if not off:
         return good("CPU boost is allowed", f"on in {len(switches)} switch(es)", "on")
-    switch = off[0]
     return issue(
         "CPU boost is switched off",
         Class.P0,
         Impact.MEDIUM,
-        f"off in {len(off)} of {len(switches)} switch(es), first {switch}",
+        f"off in {len(off)} of {len(switches)} switch(es), first {off[0]}",
         "on",
-        remedy=f"Write {int(switch != _NO_TURBO)} to {switch} (undo: "
-        f"{int(switch == _NO_TURBO)}); an invalid-argument error means that the firmware has boost "
-        "disabled.",
+        changes=(_boosted(off),),
     )
 
 
-# Microseconds: below the first nothing sleeps deeply, from the second on waking is felt.
-SHALLOW, DEEP = 20, 50
-_HOLD = (
-    "Hold a latency request of 10 µs while serving: systemd-run --unit=gpudoctor-latency python3 "
-    "-c \"import os,struct,signal;f=os.open('/dev/cpu_dma_latency',os.O_WRONLY);"
-    "os.write(f,struct.pack('i',10));signal.pause()\"; stopping the unit undoes it. Or write 20 to "
-    "cpu*/power/pm_qos_resume_latency_us. Costs idle watts and may cost boost headroom."
-)
-
-
-@check(
-    "kern-cstate-exit",
-    "Exit latency of CPU idle states",
-    reads=(IDLE_STATES,),
-    optional=(DMA_LATENCY,),
-    why="The latency is the declared worst case (not a measurement), paid only when a CPU wakes "
-    "from idle. Threads that poll never idle: at most a few times that per step, under 1 % of a "
-    "decode step of tens of milliseconds. It is more where the engine sleeps between steps.",
-    source="kernel.org admin-guide/pm/cpuidle.rst; power/pm_qos_interface.rst; tuned profiles",
-)
-def cstate_exit(states: Sequence[IdleState], held: int | Unknown) -> Verdict:
-    """Judge the deepest enabled state against the latency that somebody asks for."""
-    seen = "; ".join(_described(state) for state in states)
-    deepest = max((state.latency for state in states if state.enabled), default=0)
-    if deepest <= SHALLOW:
-        return good("No enabled idle state wakes slowly", seen, f"at most {SHALLOW} µs")
-    if isinstance(held, int) and held <= SHALLOW:
-        return good(
-            "A latency request keeps the CPUs out of deep idle states",
-            f"request {held} µs; {seen}",
-            f"at most {SHALLOW} µs",
-        )
-    if deepest < DEEP or (isinstance(held, int) and held < deepest):
-        return info("Idle states wake within tens of microseconds", seen, f"below {DEEP} µs")
-    if isinstance(held, Unknown) and held.reason is not Reason.NOT_PRESENT:
-        return unknown(
-            held.reason,
-            f"an idle state of {deepest} µs is enabled, but whether a latency request excludes it "
-            f"could not be read ({held})",
-            observed=seen,
-        )
-    return issue(
-        "A deep idle state is enabled",
-        Class.P0,
-        Impact.LOW,
-        seen,
-        f"at most {SHALLOW} µs",
-        remedy=_HOLD,
-    )
-
-
-def _described(state: IdleState) -> str:
-    where = "on" if state.enabled == state.total else f"on {state.enabled} of {state.total} CPUs"
-    switched = where if state.enabled else "off"
-    return f"{state.name} {state.latency} µs {switched}, used {state.usage} times"
-
-
-@check(
-    "kern-dma-latency",
-    "CPU wake-up latency asked for",
-    reads=(DMA_LATENCY,),
-    why="Shows whether somebody (tuned, a latency helper) holds /dev/cpu_dma_latency and so keeps "
-    "the CPUs out of deep idle states.",
-    source="kernel.org power/pm_qos_interface.rst",
-)
-def dma_latency(held: int) -> Verdict:
-    """Judge the aggregate of all requests, in µs."""
-    if held <= SHALLOW:
-        return good("Somebody holds a low CPU latency", f"{held} µs", f"at most {SHALLOW} µs")
-    if held >= 2_000_000_000:
-        return info("Nobody asks for a CPU latency", "no request (2000 s)")
-    return info("A CPU latency is asked for", f"{held} µs")
+def _boosted(off: Sequence[str]) -> tuple[Change, ...]:
+    """Return the change of the switch for all CPUs where it is off, since it sets the others."""
+    caution = "More heat and power; the kernel refuses it where the firmware has boost disabled"
+    for path, value in ((_NO_TURBO, "0"), (_BOOST, "1")):
+        if path in off:
+            return (Sysfs((path,), value, caution=caution),)
+    told = f"boost = 1 ({len(off)} policies)" if len(off) > 1 else ""
+    return (Sysfs(tuple(off), "1", told=told, caution=caution),)

@@ -6,6 +6,7 @@ from gpudoctor.model import (
     Files,
     Impact,
     Reader,
+    Sysctl,
     Unknown,
     Verdict,
     check,
@@ -20,6 +21,7 @@ _VM = "/proc/sys/vm"
 _GIB = 1 << 30
 
 SWAPPINESS = number_in("swappiness", f"{_VM}/swappiness")
+_NOT_ZERO = "Page cache goes before programs are swapped out; not 0, which acts near out-of-memory"
 
 
 def _swaps(evidence: Evidence, inside: str | Unknown) -> int | Unknown:
@@ -49,6 +51,7 @@ SWAP: Reader[int] = Reader(
     why="While weights stream through the page cache, the kernel may push the server's heap to "
     "swap. Nothing changes in steady state where nothing swaps. 60 is the kernel's default.",
     source="kernel.org admin-guide/sysctl/vm.rst (swappiness); tuned latency-performance",
+    changes=(Sysctl,),
 )
 def swappiness(value: int, swap: int | Unknown) -> Verdict:
     """Judge the eagerness to swap where there is something to swap to."""
@@ -66,12 +69,12 @@ def swappiness(value: int, swap: int | Unknown) -> Verdict:
         Impact.LOW,
         f"{value}, {swap / _GIB:.1f} GiB of swap",
         "at most 10",
-        remedy="`sysctl -w vm.swappiness=10` (not 0: that changes behaviour near out-of-memory); "
-        f"undo: `sysctl -w vm.swappiness={value}`.",
+        changes=((Sysctl("vm.swappiness", "10", caution=_NOT_ZERO),),),
     )
 
 
 ZONE_RECLAIM = number_in("zone-reclaim", f"{_VM}/zone_reclaim_mode")
+_TUNED = "Who set it may set it again: the default is 0, a tuned profile (hpc-compute) sets 1"
 
 
 @check(
@@ -81,6 +84,7 @@ ZONE_RECLAIM = number_in("zone-reclaim", f"{_VM}/zone_reclaim_mode")
     why="The kernel throws away local page cache instead of using the other node's free memory: "
     "bad while hundreds of GB of weights stream in. A tuned profile (hpc-compute) may set it.",
     source="kernel.org admin-guide/sysctl/vm.rst (zone_reclaim_mode); tuned hpc-compute",
+    changes=(Sysctl,),
 )
 def zone_reclaim(mode: int) -> Verdict:
     """Judge the bit mask; 0 is the default."""
@@ -92,8 +96,7 @@ def zone_reclaim(mode: int) -> Verdict:
         Impact.MEDIUM,
         str(mode),
         "0",
-        remedy="`sysctl -w vm.zone_reclaim_mode=0`, and look which tuned profile set it; undo: "
-        f"the same with {mode}.",
+        changes=((Sysctl("vm.zone_reclaim_mode", "0", caution=_TUNED),),),
     )
 
 
@@ -110,6 +113,11 @@ DIRTY: Reader[dict[str, int]] = Reader(
 )
 # Bytes: below the first a flush is short; the share of the second's size and up is a default's.
 _LONG_FLUSH, _BIG_HOST = 16 * _GIB, 512 * 10**9
+_THROTTLED = "Heavy writers are slowed down earlier"
+_BOUNDS = (
+    Sysctl("vm.dirty_background_bytes", str(_GIB), caution=_THROTTLED),
+    Sysctl("vm.dirty_bytes", str(4 * _GIB), caution=_THROTTLED),
+)
 
 
 @check(
@@ -120,6 +128,7 @@ _LONG_FLUSH, _BIG_HOST = 16 * _GIB, 512 * 10**9
     why="A share of a large memory is hundreds of GB of unwritten pages before writers are slowed: "
     "long stalls of fsync for logs and checkpoints. Decode is unaffected.",
     source="kernel.org admin-guide/sysctl/vm.rst (dirty_*)",
+    changes=(Sysctl,),
 )
 def dirty(values: dict[str, int], memory: dict[str, int] | Unknown) -> Verdict:
     """Judge where background writing starts; a ratio of 0 only means that bytes are in use."""
@@ -130,6 +139,8 @@ def dirty(values: dict[str, int], memory: dict[str, int] | Unknown) -> Verdict:
         return unknown(memory.reason, f"the host's memory size is unknown ({memory})")
     ratio, total = values["dirty_background_ratio"], memory["MemTotal"]
     start = ratio * total / 100
+    if values["dirty_bytes"] and start >= values["dirty_bytes"]:
+        start = values["dirty_bytes"] / 2  # as mm/page-writeback.c: background stays below
     seen = f"{ratio} % of {total / _GIB:.0f} GiB: writing starts at about {start / _GIB:.0f} GiB"
     if start <= _LONG_FLUSH:
         return good("Dirty pages are written early enough", seen, "at most 16 GiB")
@@ -141,20 +152,13 @@ def dirty(values: dict[str, int], memory: dict[str, int] | Unknown) -> Verdict:
         Impact.LOW,
         seen,
         "at most 16 GiB",
-        remedy="`sysctl -w vm.dirty_background_bytes=1073741824 vm.dirty_bytes=4294967296`, which "
-        f"zeroes the ratios; undo: `sysctl -w vm.dirty_background_ratio={ratio} "
-        f"{_foreground(values)}`.",
+        changes=(_BOUNDS,),
     )
-
-
-def _foreground(values: dict[str, int]) -> str:
-    """Return the setting that bounds dirty pages in the foreground now: bytes or ratio."""
-    name = "dirty_bytes" if values["dirty_bytes"] else "dirty_ratio"
-    return f"vm.{name}={values[name]}"
 
 
 MAP_COUNT = number_in("max-map-count", f"{_VM}/max_map_count")
 _DEFAULT_MAPS, _AMPLE_MAPS = 65530, 262144
+_NO_WAY_BACK = "It is not taken back while a process has more mappings than the old limit"
 
 
 @check(
@@ -164,6 +168,7 @@ _DEFAULT_MAPS, _AMPLE_MAPS = 65530, 262144
     why="Loaders that map many files and expandable memory segments use many mappings; at the "
     "limit they fail with out-of-memory errors. How many the server uses is not read here.",
     source="kernel.org admin-guide/sysctl/vm.rst (max_map_count)",
+    changes=(Sysctl,),
 )
 def max_map_count(limit: int) -> Verdict:
     """Judge the limit alone."""
@@ -178,12 +183,16 @@ def max_map_count(limit: int) -> Verdict:
         Impact.LOW,
         str(limit),
         wanted,
-        remedy="`sysctl -w vm.max_map_count=1048576`; undo: the same with "
-        f"{limit}, while no process has more mappings.",
+        changes=((Sysctl("vm.max_map_count", "1048576", caution=_NO_WAY_BACK),),),
     )
 
 
 OVERCOMMIT = number_in("overcommit", f"{_VM}/overcommit_memory")
+_PROMISES = (
+    "Memory may be promised that is not there: whoever wanted strict accounting gets the "
+    "out-of-memory killer instead of refusals; it is not taken back while more is promised than "
+    "strict accounting allows"
+)
 
 
 @check(
@@ -194,6 +203,7 @@ OVERCOMMIT = number_in("overcommit", f"{_VM}/overcommit_memory")
     why="CUDA reserves terabytes of address space; strict accounting (mode 2) refuses that when "
     "the commit limit is near, and initialisation fails.",
     source="kernel.org admin-guide/sysctl/vm.rst (overcommit_memory)",
+    changes=(Sysctl,),
 )
 def overcommit(mode: int, memory: dict[str, int] | Unknown) -> Verdict:
     """Judge strict accounting by how full it is."""
@@ -211,5 +221,5 @@ def overcommit(mode: int, memory: dict[str, int] | Unknown) -> Verdict:
         Impact.HIGH,
         seen,
         "0 or 1",
-        remedy="`sysctl -w vm.overcommit_memory=0`; undo: the same with 2.",
+        changes=((Sysctl("vm.overcommit_memory", "0", caution=_PROMISES),),),
     )

@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 from gpudoctor.formats.choice import Choice, parse_choice
 from gpudoctor.model import (
+    Change,
     Class,
     Evidence,
     Files,
     Impact,
     Listing,
     Reader,
+    Service,
+    Sysfs,
     Unknown,
     Verdict,
     check,
@@ -31,6 +34,7 @@ def _choice(key: str, path: str) -> Reader[Choice]:
 
 THP_ENABLED = _choice("thp-enabled", f"{_THP}/enabled")
 THP_DEFRAG = _choice("thp-defrag", f"{_THP}/defrag")
+_FEWER = "Programs that do not ask for huge pages get fewer of them"
 
 
 @check(
@@ -41,6 +45,7 @@ THP_DEFRAG = _choice("thp-defrag", f"{_THP}/defrag")
     "Upstream is split (tuned hpc-compute: always; network-latency: never), so only never is "
     "flagged, and weakly.",
     source="kernel.org admin-guide/mm/transhuge.rst; tuned hpc-compute and network-latency",
+    changes=(Sysfs,),
 )
 def thp_enabled(choice: Choice) -> Verdict:
     """Judge the active word."""
@@ -52,8 +57,9 @@ def thp_enabled(choice: Choice) -> Verdict:
         Impact.LOW,
         choice.active,
         "madvise or always",
-        remedy=f"`echo madvise > {_THP}/enabled` (new mappings only); undo: the same with "
-        f"{choice.active}.",
+        changes=(
+            (Sysfs((f"{_THP}/enabled",), "madvise", choice=True, caution="New mappings only"),),
+        ),
     )
 
 
@@ -63,6 +69,7 @@ def thp_enabled(choice: Choice) -> Verdict:
     reads=(THP_DEFRAG,),
     why="With always, a page fault waits while the kernel compacts memory.",
     source="kernel.org admin-guide/mm/transhuge.rst (defrag)",
+    changes=(Sysfs,),
 )
 def thp_defrag(choice: Choice) -> Verdict:
     """Judge the active word."""
@@ -75,7 +82,7 @@ def thp_defrag(choice: Choice) -> Verdict:
         Impact.LOW,
         "always",
         wanted,
-        remedy=f"`echo madvise > {_THP}/defrag`; undo: the same with always.",
+        changes=((Sysfs((f"{_THP}/defrag",), "madvise", choice=True, caution=_FEWER),),),
     )
 
 
@@ -110,17 +117,27 @@ GUESTS: Reader[int] = Reader(
     tolerant=True,
 )
 
+# A unit's control group is there while its processes are; the second place is that of cgroup v1.
+_UNIT = "system.slice/ksmtuned.service"
+KSMTUNED: Reader[bool] = Reader(
+    "ksmtuned",
+    (Listing("ksmtuned", (f"/sys/fs/cgroup/{_UNIT}", f"/sys/fs/cgroup/systemd/{_UNIT}")),),
+    Evidence.present,
+    tolerant=True,
+)
+
 
 @check(
     "kern-ksm",
     "Kernel same-page merging",
     reads=(KSM,),
-    optional=(GUESTS,),
+    optional=(GUESTS, KSMTUNED),
     why="Scanning for equal pages burns a core. Proxmox ships ksmtuned, which starts it above a "
     "memory threshold; it pays only where virtual machines run.",
     source="kernel.org admin-guide/mm/ksm.rst",
+    changes=(Service, Sysfs),
 )
-def ksm(state: Ksm, guests: int | Unknown) -> Verdict:
+def ksm(state: Ksm, guests: int | Unknown, tuned: bool | Unknown) -> Verdict:
     """Judge merging by whether a virtual machine profits."""
     seen = f"run {state.run}, {state.sharing} pages merged"
     if state.run != 1 or state.sharing == 0:
@@ -133,7 +150,12 @@ def ksm(state: Ksm, guests: int | Unknown) -> Verdict:
         Impact.LOW,
         seen,
         "0",
-        remedy="`systemctl stop ksmtuned; echo 0 > /sys/kernel/mm/ksm/run` (0 keeps merged pages; "
-        "2 would unmerge them at once); undo: `echo 1 > /sys/kernel/mm/ksm/run`, and start "
-        "ksmtuned where it ran.",
+        changes=(_stop(tuned),),
     )
+
+
+def _stop(tuned: bool | Unknown) -> tuple[Change, ...]:
+    """Return how merging ends: its daemon first, which would start it again."""
+    unseen = " (ksmtuned, should it run, starts it again)" if isinstance(tuned, Unknown) else ""
+    run = Sysfs((f"{_KSM}/run",), "0", caution=f"Pages merged so far stay merged{unseen}")
+    return (Service("ksmtuned.service", active=False), run) if tuned is True else (run,)

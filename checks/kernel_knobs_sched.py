@@ -1,7 +1,11 @@
 """Kernel knobs of scheduling that matter only beside something else: groups, isolation, timers."""
 
+import re
+from collections.abc import Sequence
+
 from gpudoctor.formats.cmdline import Cmdline
 from gpudoctor.formats.cpulist import format_cpulist, parse_cpulist
+from gpudoctor.formats.serving import Server
 from gpudoctor.model import (
     Class,
     Evidence,
@@ -9,6 +13,8 @@ from gpudoctor.model import (
     Impact,
     Reader,
     Reason,
+    Side,
+    Sysctl,
     Unknown,
     Verdict,
     check,
@@ -18,25 +24,48 @@ from gpudoctor.model import (
     not_read,
 )
 from gpudoctor.probes.kernel import KERNEL_PARAMETERS, number_in
+from gpudoctor.probes.serving import SERVERS
 
 _CPU = "/sys/devices/system/cpu"
 
 AUTOGROUP = number_in("sched-autogroup", "/proc/sys/kernel/sched_autogroup_enabled")
+_ALL_ALIKE = "A busy terminal session no longer counts as one: its threads compete with all others"
+# The scopes that systemd makes for a login and for a pane of tmux.
+_SESSION = re.compile(r"/(session|tmux-spawn)-[^/]+\.scope$")
 
 
 @check(
     "kern-sched-autogroup",
     "Scheduler autogroups",
     reads=(AUTOGROUP,),
+    optional=(SERVERS,),
     why="A server that was started from a terminal session (tmux, ssh) competes with the others as "
     "one group; services of systemd are not affected.",
     source="kernel.org admin-guide/kernel-parameters.txt (noautogroup)",
+    changes=(Sysctl,),
 )
-def autogroup(value: int) -> Verdict:
+def autogroup(value: int, servers: Sequence[Server] | Unknown) -> Verdict:
     """Judge the switch; only a server from a terminal would feel it."""
     if value == 0:
         return good("Scheduler autogroups are off", "0", "0")
-    return info("Scheduler autogroups are on: felt only by a server from a terminal", str(value))
+    found = () if isinstance(servers, Unknown) else servers
+    manual = [str(server.pid) for server in found if _from_terminal(server)]
+    if not manual:
+        return info(
+            "Scheduler autogroups are on: felt only by a server from a terminal", str(value)
+        )
+    return issue(
+        "A server that was started from a terminal shares its group's time",
+        Class.P0,
+        Impact.LOW,
+        f"{value}, server {', '.join(manual)} in a session",
+        "0",
+        changes=((Sysctl("kernel.sched_autogroup_enabled", "0", caution=_ALL_ALIKE),),),
+    )
+
+
+def _from_terminal(server: Server) -> bool:
+    return server.side is Side.HOST and any(_SESSION.search(line) for line in server.cgroup)
 
 
 def _isolated(evidence: Evidence) -> frozenset[int] | Unknown:
@@ -48,6 +77,7 @@ ISOLATED: Reader[frozenset[int]] = Reader(
     "isolated-cpus", (Files("isolated-cpus", (f"{_CPU}/isolated",)),), _isolated
 )
 TIMER_MIGRATION = number_in("timer-migration", "/proc/sys/kernel/timer_migration")
+_AWAKE = "Timers of idle CPUs wake those CPUs: a little more power while idle"
 
 
 @check(
@@ -56,6 +86,7 @@ TIMER_MIGRATION = number_in("timer-migration", "/proc/sys/kernel/timer_migration
     reads=(TIMER_MIGRATION, ISOLATED),
     why="Timers that move to other CPUs matter only where CPUs are isolated.",
     source="tuned cpu-partitioning profile",
+    changes=(Sysctl,),
 )
 def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
     """Judge the switch where CPUs are isolated."""
@@ -68,7 +99,7 @@ def timer_migration(value: int, isolated: frozenset[int]) -> Verdict:
         Impact.LOW,
         seen,
         "0 beside isolated CPUs",
-        remedy="`sysctl -w kernel.timer_migration=0`; undo: the same with 1.",
+        changes=((Sysctl("kernel.timer_migration", "0", caution=_AWAKE),),),
     )
 
 

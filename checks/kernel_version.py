@@ -32,6 +32,7 @@ from gpudoctor.probes.installed_kernels import (
 )
 from gpudoctor.probes.kernel import KERNEL_RELEASE
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
+from gpudoctor.shell import quote
 from gpudoctor.tables.kernels import dotted, kernels
 
 __all__ = [
@@ -69,6 +70,7 @@ def running(release: str) -> Verdict:
     why="Newer packages of the same series carry security and other fixes; a gain in throughput is "
     f"unproven. {_PACKAGING} The lists on this host may be old; nothing was fetched.",
     source="pve.proxmox.com Host Bootloader; apt-cache(8)",
+    changes=(Worked,),
 )
 def series_latest(release: str, offers: Offers) -> Verdict:
     """Compare what is installed of the running series with what the package lists offer."""
@@ -99,7 +101,8 @@ def series_latest(release: str, offers: Offers) -> Verdict:
 
 def _update(package: str, release: str) -> Worked:
     """Return the commands that install the package and boot it; undo is a boot of the old one."""
-    back = (f"proxmox-boot-tool kernel pin {release}", "reboot") if release.endswith("-pve") else ()
+    pin = f"proxmox-boot-tool kernel pin {quote(release)}"
+    back = (pin, "reboot") if release.endswith("-pve") else ()
     return Worked(
         f"the newest package of {package}",
         (f"apt install {package}", "dkms status nvidia", "reboot", "uname -r"),

@@ -52,6 +52,7 @@ CPPC: Reader[bool] = Reader("cppc", (Files("cppc", (_CPPC,)),), _cppc, tolerant=
     "acpi-cpufreq is the default, and amd_pstate=active works on 6.8 too where the firmware has "
     "CPPC on. With the governor performance both reach full boost: expect 0-2 % for GPU decode.",
     source="Linux drivers/cpufreq/amd-pstate.c; kernel.org admin-guide/pm/amd-pstate.rst",
+    changes=(KernelArguments,),
 )
 def cpufreq_driver(
     cpu: Cpu, release: str, freq: CpuFreq | Unknown, cppc: bool | Unknown, inside: str | Unknown
@@ -139,6 +140,7 @@ def _no_driver(cpu: Cpu, freq: Unknown, inside: str | Unknown) -> Verdict:
     "14 % for newer kernels that goes around could not be verified and is a CPU benchmark's if "
     "anything: for GPU decode it is unproven.",
     source="Phoronix on Linux 6.13 and EPYC 9005; Linux drivers/cpufreq/amd-pstate.c",
+    changes=(Worked,),
 )
 def zen5(cpu: Cpu, release: str) -> Verdict:
     """Judge the kernel series by the CPU family; vendor kernels carry backports."""

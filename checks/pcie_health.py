@@ -2,10 +2,13 @@
 
 from gpudoctor.formats.pci_sysfs import AerCounts
 from gpudoctor.model import (
+    Change,
     Class,
+    Evidence,
     Files,
     Impact,
     Reader,
+    Sysfs,
     Unknown,
     Verdict,
     check,
@@ -15,7 +18,7 @@ from gpudoctor.model import (
     not_read,
     per_target,
 )
-from gpudoctor.probes.gpu_paths import GPU_PATHS, GpuPath
+from gpudoctor.probes.gpu_paths import GPU_PATHS, PATH_FILES, GpuPath
 from gpudoctor.probes.kernel import NUMA_NODES
 from gpudoctor.probes.pci import DEVICES
 from gpudoctor.probes.pci_hop import Hop
@@ -26,25 +29,39 @@ _POLICY = "/sys/module/pcie_aspm/parameters/policy"
 ASPM_POLICY: Reader[str] = Reader(
     "aspm-policy", (Files("aspm-policy", (_POLICY,)),), lambda evidence: evidence.get(_POLICY)
 )
+Links = dict[str, str]
+Alternatives = tuple[tuple[Change, ...], ...]
+
+
+def _links(evidence: Evidence) -> Links:
+    """Return the files that switch a link's states, by path, and what they say (0 or 1)."""
+    files = evidence.files.items()
+    return {p: raw.decode().strip() for p, raw in files if "/link/" in p and isinstance(raw, bytes)}
+
+
+# Which states the kernel lets a link use, by the files at its lower end.
+LINK_STATES: Reader[Links] = Reader("link-states", (PATH_FILES,), _links)
 
 
 @check(
     "pcie-aspm",
     "Link power saving (ASPM)",
     reads=(GPU_PATHS,),
-    optional=(ASPM_POLICY,),
+    optional=(ASPM_POLICY, LINK_STATES),
     why="Leaving L1 adds microseconds to the first packet after a pause, and links have been lost "
     "on it. The state of each link counts, not the policy file: `default` leaves what the firmware "
     "set.",
     source="kernel.org Documentation/ABI/testing/sysfs-bus-pci (link/l1_aspm)",
     scope="gpu",
+    changes=(Sysfs,),
 )
-def aspm(paths: tuple[GpuPath, ...], policy: str | Unknown) -> list[Verdict]:
+def aspm(
+    paths: tuple[GpuPath, ...], policy: str | Unknown, links: Links | Unknown
+) -> list[Verdict]:
     """Judge the states enabled on every link of the path."""
     words = "" if isinstance(policy, Unknown) else f"; policy {policy.strip()}"
-    saving = [hop for path in paths for hop in _saving(path)]
-    remedy = _aspm_off(tuple(dict.fromkeys(hop.bdf for hop in saving)))
-    return per_target((path.bdf, _aspm(path, words, remedy)) for path in paths)
+    changes = _off(paths, links, policy)
+    return per_target((path.bdf, _aspm(path, words, changes)) for path in paths)
 
 
 def _saving(path: GpuPath) -> list[Hop]:
@@ -58,7 +75,7 @@ def _saving(path: GpuPath) -> list[Hop]:
     return [*found, *(rest if len(rest) > 1 else [])]
 
 
-def _aspm(path: GpuPath, policy: str, remedy: str) -> Verdict:
+def _aspm(path: GpuPath, policy: str, changes: Alternatives) -> Verdict:
     if isinstance(path.gpu.aspm, Unknown):
         return not_read(path.gpu.aspm)
     saving = _saving(path)
@@ -73,17 +90,39 @@ def _aspm(path: GpuPath, policy: str, remedy: str) -> Verdict:
         Impact.LOW,
         observed=f"{seen}{policy}",
         expected="ASPM off",
-        remedy=remedy,
+        changes=changes,
+        remedy=_LASTING if changes else f"The kernel does not control this link there. {_LASTING}",
     )
 
 
-def _aspm_off(bdfs: tuple[str, ...]) -> str:
-    return (
-        f"`echo 0 > {DEVICES}/BDF/link/l1_aspm` (and l0s_aspm where it is 1), for BDF "
-        f"{' '.join(bdfs)}; undo: write 1 again where it was 1. A missing file means that the "
-        "kernel has no control. `pcie_aspm.policy=performance` on the kernel command line lasts "
-        "over boots (`pcie_aspm=off` does not: it leaves what the firmware set)."
-    )
+_LASTING = (
+    "`pcie_aspm.policy=performance` on the kernel command line lasts over boots (`pcie_aspm=off` "
+    "does not: it leaves what the firmware set); so does ASPM off in the firmware."
+)
+# The substates before L1, which switches them off with itself; an undo goes the other way.
+_STATES = "l1_1_pcipm l1_2_pcipm l1_1_aspm l1_2_aspm l1_aspm l0s_aspm".split()
+_CAUTION = "More power at idle."
+
+
+def _off(paths: tuple[GpuPath, ...], links: Links | Unknown, policy: str | Unknown) -> Alternatives:
+    """Return how the kernel switches the states off: link by link, or for all links at once.
+
+    A link's files are at its lower end. Where they are there and all 0, the kernel already thinks
+    it is off, and writing would do nothing.
+    """
+    known = {} if isinstance(links, Unknown) else links
+    ends = dict.fromkeys(hop.bdf for path in paths if _saving(path) for hop in path.hops)
+    files = [f"{DEVICES}/{bdf}/link/{name}" for bdf in ends for name in _STATES]
+    there = [path for path in files if path in known]
+    on = tuple(path for path in there if known[path] == "1")
+    options: list[tuple[Change, ...]] = []
+    if on:
+        options.append((Sysfs(on, "0", caution=_CAUTION),))
+    set_otherwise = isinstance(policy, str) and "[performance]" not in policy
+    if set_otherwise and (on or not there):
+        everywhere = f"{_CAUTION} It acts on every PCIe link of the host."
+        options.append((Sysfs((_POLICY,), "performance", choice=True, caution=everywhere),))
+    return tuple(options)
 
 
 @check(

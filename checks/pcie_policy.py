@@ -7,6 +7,7 @@ from gpudoctor.model import (
     Impact,
     Needs,
     Reason,
+    Sysfs,
     Unknown,
     Verdict,
     check,
@@ -31,6 +32,7 @@ from gpudoctor.tables.pcie import pcie_table
     "`auto` is the kernel's default and harmless while the port stays awake.",
     source="kernel.org Documentation/power/runtime_pm.rst; sysfs-devices-power (control)",
     scope="gpu",
+    changes=(Sysfs,),
 )
 def port_runtime_pm(paths: tuple[GpuPath, ...]) -> list[Verdict]:
     """Judge whether a bridge above a GPU was asleep when read."""
@@ -49,14 +51,27 @@ def _sleep(path: GpuPath) -> Verdict:
     asleep = [bdf for bdf, state in known.items() if state == ("auto", "suspended")]
     if not asleep:
         return good("The ports above the GPU are awake", observed=seen)
-    each = "; ".join(f"`echo on > {DEVICES}/{bdf}/power/control`" for bdf in asleep)
     return issue(
         "A port above the GPU is allowed to sleep, and does",
         Class.P0,
         Impact.MEDIUM,
         observed=seen,
         expected="on, or awake",
-        remedy=f"{each}; undo: write auto again. `pcie_port_pm=off` lasts over boots.",
+        changes=((_awake(path),),),
+        remedy="`pcie_port_pm=off` on the kernel command line lasts over boots.",
+    )
+
+
+def _awake(path: GpuPath) -> Sysfs:
+    """Return the change that keeps a GPU and the bridges above it from sleeping, root port first.
+
+    A bridge wakes its parent with it; written from the top, each write wakes one.
+    """
+    sleepy = [hop.bdf for hop in reversed(path.hops) if hop.power_control == "auto"]
+    return Sysfs(
+        tuple(f"{DEVICES}/{bdf}/power/control" for bdf in sleepy),
+        "on",
+        caution="More power at idle; the ports wake up now.",
     )
 
 

@@ -1,11 +1,14 @@
 """Panel 7, registers: read and payload sizes, ordering, tags and end-to-end CRC of each GPU."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gpudoctor.formats.pci import DevCtl
 from gpudoctor.model import (
+    Change,
     Class,
     Impact,
+    PciBits,
     Unknown,
     Verdict,
     check,
@@ -19,10 +22,12 @@ from gpudoctor.model import (
 from gpudoctor.probes.gpu_paths import GPU_PATHS, GUEST, GpuPath
 from gpudoctor.probes.kernel import KERNEL_LOG_READ, KernelLog
 from gpudoctor.probes.lockdown import LOCKDOWN
-from gpudoctor.probes.pci_hop import Hop
+from gpudoctor.probes.pci_hop import HANDED_OUT, Hop
 from gpudoctor.tables.pcie import pcie_table
 
 _HEADER = "pciutils lib/header.h (Device Control)"
+_LOCKED = {"integrity", "confidentiality"}
+Alternatives = tuple[tuple[Change, ...], ...]
 
 
 @check(
@@ -37,6 +42,7 @@ _HEADER = "pciutils lib/header.h (Device Control)"
     source=f"{_HEADER}; pciutils setpci.man (value:mask); fwts maxreadreq; community "
     "measurements (voipmonitor/rtx6kpro)",
     scope="gpu",
+    changes=(PciBits,),
 )
 def max_read_req(paths: tuple[GpuPath, ...], lockdown: str | Unknown) -> list[Verdict]:
     """Judge each GPU's read size, and whether it trails its peers."""
@@ -49,15 +55,17 @@ def max_read_req(paths: tuple[GpuPath, ...], lockdown: str | Unknown) -> list[Ve
     usual = pcie_table().usual_read
     behind = {b: c for b, c in known.items() if c.max_read_request < max(usual, min(top, 4096))}
     plain = {b: c for b, c in known.items() if c.max_read_request == usual and b not in behind}
+    ours = {path.bdf for path in paths if path.gpu.driver not in HANDED_OUT}
     verdicts: list[tuple[str, Verdict]] = []
     for path in paths:
         ctl = path.gpu.registers.dev_ctl
         if isinstance(ctl, Unknown):
             verdicts.append((path.bdf, not_read(ctl)))
-        elif path.bdf in behind:
-            verdicts.append((path.bdf, _small_reads(ctl, _setpci(behind, lockdown))))
-        elif path.bdf in plain:
-            verdicts.append((path.bdf, _usual_reads(ctl, _setpci(plain, lockdown))))
+        elif path.bdf in behind | plain:
+            alike = behind if path.bdf in behind else plain
+            judge = _small_reads if path.bdf in behind else _usual_reads
+            verdict = judge(ctl, _larger([bdf for bdf in alike if bdf in ours], lockdown))
+            verdicts.append((path.bdf, replace(verdict, remedy=_hindrance(path, lockdown))))
         else:
             verdicts.append((path.bdf, good("Reads are large", _reads(ctl), f">= {usual} bytes")))
     return per_target(verdicts)
@@ -67,47 +75,58 @@ def _reads(ctl: DevCtl) -> str:
     return f"{ctl.max_read_request} bytes (DevCtl {ctl.word:04x})"
 
 
-def _usual_reads(ctl: DevCtl, remedy: str) -> Verdict:
+def _usual_reads(ctl: DevCtl, changes: Alternatives) -> Verdict:
     return issue(
         "Reads are at the usual size; larger ones are an experiment without a proven gain",
         Class.P0,
         Impact.UNPROVEN,
         observed=_reads(ctl),
         expected="4096 bytes, if measured to help",
-        remedy=remedy,
+        changes=changes,
     )
 
 
-def _small_reads(ctl: DevCtl, remedy: str) -> Verdict:
+def _small_reads(ctl: DevCtl, changes: Alternatives) -> Verdict:
     return issue(
         "Reads are smaller than usual, or smaller than on the other GPUs",
         Class.P0,
         Impact.LOW,
         observed=_reads(ctl),
         expected=f"{pcie_table().usual_read} bytes or more, the same on all GPUs",
-        remedy=remedy,
+        changes=changes,
     )
 
 
-def _setpci(controls: dict[str, DevCtl], lockdown: str | Unknown) -> str:
-    """Return masked writes and their undo from each captured word; whole words are never written.
+def _larger(bdfs: Sequence[str], lockdown: str | Unknown) -> Alternatives:
+    """Return the change for all GPUs of a kind, and for the first alone, to be measured first."""
+    if lockdown in _LOCKED or not bdfs:
+        return ()
+    options = [tuple(bdfs), tuple(bdfs[:1])] if len(bdfs) > 1 else [tuple(bdfs)]
+    return tuple((_read_size(devices),) for devices in options)
 
-    Bit 15 of the word would reset a GPU in use.
-    """
-    if lockdown in {"integrity", "confidentiality"}:
+
+def _read_size(devices: tuple[str, ...]) -> PciBits:
+    where = devices[0] if len(devices) == 1 else f"{len(devices)} GPUs"
+    return PciBits(
+        devices,
+        "CAP_EXP+8.w",
+        0x5000,
+        0x7000,
+        risk="medium",
+        caution="A live write to PCI registers: with the server idle, one GPU first, measured "
+        "before and after (nvbandwidth). A GPU reset, a function-level reset or a reboot undoes "
+        "it.",
+        told=f"MaxReadReq 4096 bytes on {where}",
+    )
+
+
+def _hindrance(path: GpuPath, lockdown: str | Unknown) -> str:
+    """Return why the read size of a GPU is not for gpudoctor to change, or nothing."""
+    if lockdown in _LOCKED:
         return f"Not possible here: kernel lockdown ({lockdown}) forbids config-space writes."
-    groups: dict[int, list[str]] = {}
-    for bdf, ctl in controls.items():
-        groups.setdefault(ctl.word & 0x7000, []).append(bdf)
-    each = "; ".join(
-        f"`setpci -s BDF CAP_EXP+8.w=5000:7000`, undo "
-        f"`setpci -s BDF CAP_EXP+8.w={before:04x}:7000`, for BDF {' '.join(bdfs)}"
-        for before, bdfs in groups.items()
-    )
-    return (
-        f"With the server idle, one GPU first, measured before and after (nvbandwidth): {each}. "
-        "Lost at GPU reset and reboot."
-    )
+    if path.gpu.driver in HANDED_OUT:
+        return "A GPU in a virtual machine's hands is left alone: its guest decides."
+    return ""
 
 
 @check(

@@ -1,7 +1,8 @@
 """Panel 8: power, heat and the clocks that come of them."""
 
-from gpudoctor.checks.per_gpu import Gpus, each, unread
+from gpudoctor.checks.per_gpu import Gpus, each, named, smi, unread, with_plan
 from gpudoctor.checks.power_host import cpu_limits, cpu_temp, psu_capacity
+from gpudoctor.checks.power_limit import gpu_limit
 from gpudoctor.formats.nvidia_smi_gpu import Gpu
 from gpudoctor.model import (
     Class,
@@ -9,76 +10,19 @@ from gpudoctor.model import (
     Reason,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
     issue,
     non_issue,
-    per_target,
     unknown,
 )
 from gpudoctor.probes.gpu import GPUS
 from gpudoctor.tables.gpu_limits import limit
 
 # The checks of this panel that live in files of their own.
-__all__ = ["cpu_limits", "cpu_temp", "psu_capacity"]
-
-
-@check(
-    "pwr-gpu-limit",
-    "GPU power limit",
-    reads=(GPUS,),
-    why="Decode is bound by memory and hardly notices a lower limit; prefill loses tensor "
-    "throughput (about a fifth to a quarter at half of 600 W).",
-    source="nvidia-smi manual (power readings); community measurements (voipmonitor/rtx6kpro)",
-    scope="gpu",
-)
-def gpu_limit(gpus: Gpus) -> list[Verdict]:
-    """Judge the enforced limit against the default and against equal GPUs."""
-    return per_target((gpu.bdf, _limit(gpu, gpus)) for gpu in gpus)
-
-
-def _limit(gpu: Gpu, gpus: Gpus) -> Verdict:
-    power, slack = gpu.power, limit("pwr-gpu-limit", "tolerance_w")
-    if isinstance(power.enforced, Unknown):
-        return unread("power limit", power.enforced)
-    seen = f"{power.enforced:g} W"
-    if not isinstance(power.requested, Unknown) and power.enforced < power.requested - slack:
-        return issue(
-            "Something outside holds the power limit below the one that was set",
-            Class.FW,
-            Impact.LOW,
-            observed=f"{seen} of {power.requested:g} W requested",
-            expected=f"{power.requested:g} W",
-            remedy="Look for a cap of the BMC, the chassis or the power cabling.",
-        )
-    equals = [g.power.enforced for g in gpus if g.name == gpu.name]
-    most = max(watts for watts in equals if not isinstance(watts, Unknown))
-    if power.enforced < most - slack:
-        return issue(
-            "The power limit is lower than that of equal GPUs",
-            Class.P0,
-            Impact.LOW,
-            observed=seen,
-            expected=f"{most:g} W, as its equals have",
-            remedy="`nvidia-smi -i N -pl WATTS`, once pwr-psu-capacity says that the supplies "
-            f"carry it; undo: the same with {power.enforced:g}. Lost at reboot.",
-        )
-    return _default(gpu, power.enforced, seen)
-
-
-def _default(gpu: Gpu, enforced: float, seen: str) -> Verdict:
-    default = gpu.power.default
-    if isinstance(default, Unknown):
-        return unread("default power limit", default)
-    wanted = f"{default:g} W"
-    if enforced >= default - limit("pwr-gpu-limit", "tolerance_w"):
-        return good("The power limit is the default or higher", observed=seen, expected=wanted)
-    return info(
-        "The power limit is set below the default, probably on purpose",
-        observed=f"{seen} ({enforced / default:.0%} of the default)",
-        expected=wanted,
-    )
+__all__ = ["cpu_limits", "cpu_temp", "gpu_limit", "psu_capacity"]
 
 
 @check(
@@ -126,10 +70,23 @@ def _heat(gpu: Gpu) -> Verdict:
     "one to one; the highest SM clock may lie a few per cent above what can be held.",
     source="nvidia-smi manual (clocks, max clocks)",
     scope="gpu",
+    changes=(Worked,),
 )
 def clocks(gpus: Gpus) -> list[Verdict]:
     """Judge the clocks of GPUs that work, or that stand at full clocks anyway."""
-    return each(gpus, _clocks)
+    return with_plan(each(gpus, _clocks), gpus, _unlocked)
+
+
+def _unlocked(_: Verdict, gpus: Gpus) -> Worked | None:
+    """Return how to clear what a user set, where the driver says that it holds every GPU's."""
+    if not all(gpu.reasons.get("applications_clocks_setting") is True for gpu in gpus):
+        return None
+    return Worked(
+        f"clocks of {named(gpus)} as the board has them",
+        smi(gpus, "-rgc", "-rmc", "-rac"),
+        caution="A lock cannot be read, so nothing can put it back exactly: note it first from the "
+        "unit or script that sets it.",
+    )
 
 
 def _clocks(gpu: Gpu) -> Verdict:

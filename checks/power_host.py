@@ -56,16 +56,29 @@ SUPPLIES: Reader[tuple[Supply, ...]] = Reader("power-supplies", (DMI_SUPPLIES,),
 )
 def psu_capacity(supplies: tuple[Supply, ...], gpus: Gpus, sockets: int) -> Verdict:
     """Compare what the supplies give, less one, with GPU limits and an upper bound for CPUs."""
-    ratings = sorted(s.watts for s in supplies if s.healthy)
     limits = [gpu.power.enforced for gpu in gpus]
     absent = next((value for value in limits if isinstance(value, Unknown)), None)
     if absent is not None:
         return unread("power limits", absent)
-    if not ratings or 0 in ratings:
-        return unknown(Reason.NOT_PRESENT, "no rating is known for a working power supply")
-    usable = sum(ratings[:-1]) if len(ratings) > 1 else ratings[0]
+    usable = usable_watts(supplies)
+    if isinstance(usable, Unknown):
+        return unknown(usable.reason, usable.detail)
     watts = sum(value for value in limits if not isinstance(value, Unknown))
-    return _balance(usable, len(ratings), watts, sockets)
+    return _balance(usable, sum(s.healthy for s in supplies), watts, sockets)
+
+
+def usable_watts(supplies: tuple[Supply, ...]) -> int | Unknown:
+    """Return W that the supplies give with the largest of several failed."""
+    ratings = sorted(s.watts for s in supplies if s.healthy)
+    if not ratings or 0 in ratings:
+        return Unknown(Reason.NOT_PRESENT, "no rating is known for a working power supply")
+    return sum(ratings[:-1]) if len(ratings) > 1 else ratings[0]
+
+
+def needed_watts(gpus: float, sockets: int) -> float:
+    """Return W that GPUs with limits of `gpus` W together and CPUs may take, with headroom."""
+    load = gpus + sockets * limit("pwr-psu-capacity", "socket_w")
+    return load * limit("pwr-psu-capacity", "headroom")
 
 
 def _balance(usable: int, supplies: int, gpus: float, sockets: int) -> Verdict:
@@ -73,13 +86,13 @@ def _balance(usable: int, supplies: int, gpus: float, sockets: int) -> Verdict:
         limit("pwr-psu-capacity", "socket_w"),
         limit("pwr-psu-capacity", "socket_least_w"),
     )
-    load = gpus + sockets * socket
     seen = (
         f"{usable} W usable of {supplies} supplies; GPUs {gpus:g} W, "
         f"{sockets} CPU(s), not read, counted with {socket:g} W each at most"
     )
-    wanted = f"{load * limit('pwr-psu-capacity', 'headroom'):.0f} W"
-    if load * limit("pwr-psu-capacity", "headroom") <= usable:
+    needed = needed_watts(gpus, sockets)
+    wanted = f"{needed:.0f} W"
+    if needed <= usable:
         return good("The power supplies carry all limits at once", observed=seen, expected=wanted)
     return issue(
         "The power supplies may not carry all limits at once",

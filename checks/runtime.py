@@ -7,10 +7,9 @@ from gpudoctor.checks.runtime_env import (
     alloc_conf,
     cuda_visible_devices,
     debug_env,
-    memlock,
-    nofile,
     omp_threads,
 )
+from gpudoctor.checks.runtime_limits import memlock, nofile
 from gpudoctor.checks.runtime_servers import flags_of, label, model_of, per_server, where
 from gpudoctor.checks.runtime_speed import baseline, cuda_graph, tp_topology
 from gpudoctor.formats.pip_metadata import Packages

@@ -1,10 +1,10 @@
-"""Panel 10, what the server was started in: environment and resource limits."""
+"""Panel 10, what the server was started in: its environment."""
 
 from collections.abc import Mapping
 
 from gpudoctor.checks.runtime_servers import env_of, flags_of, per_server
+from gpudoctor.checks.server_unit import set_in_unit, unset_in_unit
 from gpudoctor.formats.engines import Engine
-from gpudoctor.formats.pci import bytes_text
 from gpudoctor.formats.serving import Server
 from gpudoctor.model import (
     Class,
@@ -12,15 +12,14 @@ from gpudoctor.model import (
     Needs,
     Unknown,
     Verdict,
+    Worked,
     check,
     good,
     info,
     issue,
-    non_issue,
-    not_read,
 )
 from gpudoctor.probes.cpu import CPUS_ONLINE
-from gpudoctor.probes.nccl import RDMA, RdmaPort, ranks_of
+from gpudoctor.probes.nccl import ranks_of
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.probes.serving import SERVERS
 
@@ -43,6 +42,7 @@ def _restart(name: str) -> str:
     "CUDA_DEVICE_ORDER=PCI_BUS_ID." + _AT_EXEC,
     source="sglang and vllm custom_all_reduce.py; CUDA C++ programming guide (environment)",
     scope="server",
+    changes=(Worked,),
 )
 def cuda_visible_devices(
     servers: tuple[Server, ...], gpus: tuple[PciFunction, ...] | Unknown
@@ -80,6 +80,7 @@ def _visible(server: Server, models: int) -> Verdict:
             "CUDA_DEVICE_ORDER=PCI_BUS_ID",
             needs=_RESTART,
             remedy=_restart("CUDA_DEVICE_ORDER (set PCI_BUS_ID)"),
+            changes=set_in_unit(server, "CUDA_DEVICE_ORDER", "PCI_BUS_ID") if text is None else (),
         )
     if text is None or (all(item.isdigit() for item in items) and len(items) >= ranks):
         return good("Ranks map to GPUs by number", observed)
@@ -144,6 +145,7 @@ def _alloc(server: Server) -> Verdict:
     "up in spikes. vLLM sets 1 for its workers itself." + _AT_EXEC,
     source="PyTorch CPU threading notes; vllm-project/vllm multiprocessing executor",
     scope="server",
+    changes=(Worked,),
 )
 def omp_threads(servers: tuple[Server, ...], cpus: frozenset[int]) -> list[Verdict]:
     """Judge threads a rank against CPUs a rank."""
@@ -170,7 +172,16 @@ def _omp(server: Server, cpus: int) -> Verdict:
     else:
         impact, summary = Impact.MEDIUM, "The ranks start more CPU threads than there are CPUs"
     remedy = _restart("OMP_NUM_THREADS (set 8)")
-    return issue(summary, Class.P0, impact, observed, wanted, needs=_RESTART, remedy=remedy)
+    return issue(
+        summary,
+        Class.P0,
+        impact,
+        observed,
+        wanted,
+        needs=_RESTART,
+        remedy=remedy,
+        changes=set_in_unit(server, "OMP_NUM_THREADS", "8"),
+    )
 
 
 _DEBUG: dict[str, tuple[set[str] | None, Impact]] = {
@@ -193,6 +204,7 @@ _DEBUG: dict[str, tuple[set[str] | None, Impact]] = {
     "logging. vLLM's guide says to unset them after debugging." + _AT_EXEC,
     source="docs.vllm.ai usage/troubleshooting; CUDA C++ programming guide (environment)",
     scope="server",
+    changes=(Worked,),
 )
 def debug_env(servers: tuple[Server, ...]) -> list[Verdict]:
     """Judge what was left on."""
@@ -214,77 +226,10 @@ def _debug(server: Server) -> Verdict:
         "unset",
         needs=_RESTART,
         remedy=f"Unset {', '.join(left)} in the server's environment and restart it.",
+        changes=unset_in_unit(server, left),
     )
 
 
 def _is_on(env: Mapping[str, str], name: str) -> bool:
     values, value = _DEBUG[name][0], env.get(name, "").strip().lower()
     return value in values if values is not None else value not in _OFF
-
-
-@check(
-    "rt-nofile",
-    "Open files",
-    reads=(SERVERS,),
-    why="Each client connection takes a file. The soft limit counts; SGLang raises its own.",
-    source="getrlimit(2); SGLang set_ulimit",
-    scope="server",
-)
-def nofile(servers: tuple[Server, ...]) -> list[Verdict]:
-    """Judge the soft limit of the launcher."""
-    return per_server(servers, _nofile, lambda s: s)
-
-
-def _nofile(server: Server) -> Verdict:
-    limit = server.limit("Max open files")
-    if isinstance(limit, Unknown):
-        return not_read(limit)
-    soft, hard = limit.soft, limit.hard
-    if soft is None or soft >= 65535:
-        return good("Enough open files", f"{soft or 'unlimited'} soft", "65535 or more")
-    top = "unlimited" if hard is None else str(max(hard, 65535))
-    return issue(
-        "Few open files a process",
-        Class.P0,
-        Impact.LOW,
-        f"pid {server.pid}: {soft} soft, {hard or 'unlimited'} hard",
-        "65535 or more",
-        remedy=f"`prlimit --pid PID --nofile=65535:{top}` for the server's pid; to last: "
-        "LimitNOFILE= of its unit.",
-    )
-
-
-@check(
-    "rt-memlock",
-    "Locked memory of a server on the host",
-    reads=(SERVERS, RDMA),
-    why="RDMA registration, mlock and io_uring count against RLIMIT_MEMLOCK. CUDA's pinned memory "
-    "does not: NVIDIA's kernel module does not look at the limit.",
-    source="getrlimit(2); NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/os-mlock.c",
-    scope="server",
-)
-def memlock(servers: tuple[Server, ...], ports: tuple[RdmaPort, ...]) -> list[Verdict]:
-    """Judge the soft limit where the server runs outside containers."""
-    return per_server(servers, lambda s: _memlock(s, bool(ports)), lambda s: s)
-
-
-def _memlock(server: Server, rdma: bool) -> Verdict:
-    limit = server.limit("Max locked memory")
-    if isinstance(limit, Unknown):
-        return not_read(limit)
-    observed = "unlimited" if limit.soft is None else f"{bytes_text(limit.soft)} soft"
-    if server.container:
-        return info("The server runs in a container: see lxc-memlock", observed)
-    if limit.soft is None:
-        return good("Locked memory is unlimited", observed, "unlimited with RDMA")
-    if not rdma:
-        return non_issue("A locked-memory limit, and nothing here that it could limit", observed)
-    return issue(
-        "RDMA registration is limited by RLIMIT_MEMLOCK",
-        Class.P0,
-        Impact.LOW,
-        observed,
-        "unlimited",
-        remedy="`prlimit --pid PID --memlock=unlimited:unlimited` for each process of the server; "
-        "to last: LimitMEMLOCK=infinity of its unit.",
-    )

@@ -3,17 +3,55 @@
 import sys
 from typing import Any
 
+from gpudoctor.fixes.affinity import AffinityMechanism
 from gpudoctor.fixes.by_hand import GivenRecipe, Recipe
+from gpudoctor.fixes.cgroup import CgroupLimitMechanism
 from gpudoctor.fixes.cmdline import CmdlineRecipe
+from gpudoctor.fixes.file import OwnFileMechanism
+from gpudoctor.fixes.gpu import GpuMechanism
+from gpudoctor.fixes.holder import LatencyHoldMechanism
 from gpudoctor.fixes.mechanism import Mechanism, Proof
+from gpudoctor.fixes.module import ModuleMechanism
 from gpudoctor.fixes.module_option import ModuleOptionRecipe
+from gpudoctor.fixes.mount import MountSizeMechanism
+from gpudoctor.fixes.node import NodeMechanism
 from gpudoctor.fixes.pci import PciMechanism
+from gpudoctor.fixes.process import ProcessLimitMechanism
+from gpudoctor.fixes.service import ServiceMechanism
 from gpudoctor.fixes.sysctl import SysctlMechanism
 from gpudoctor.fixes.sysfs import SysfsMechanism
-from gpudoctor.model import Change, KernelArguments, ModuleOption, PciBits, Sysctl, Sysfs, Worked
+from gpudoctor.model import (
+    Affinity,
+    CgroupLimit,
+    Change,
+    DeviceNodes,
+    GpuSetting,
+    KernelArguments,
+    LatencyHold,
+    Module,
+    ModuleOption,
+    MountSize,
+    OwnFile,
+    PciBits,
+    ProcessLimit,
+    Service,
+    Sysctl,
+    Sysfs,
+    Worked,
+)
 
 _MECHANISMS: dict[type[Change], Mechanism[Any]] = {
+    Affinity: AffinityMechanism(),
+    CgroupLimit: CgroupLimitMechanism(),
+    DeviceNodes: NodeMechanism(),
+    GpuSetting: GpuMechanism(),
+    LatencyHold: LatencyHoldMechanism(),
+    Module: ModuleMechanism(),
+    MountSize: MountSizeMechanism(),
+    OwnFile: OwnFileMechanism(),
     PciBits: PciMechanism(),
+    ProcessLimit: ProcessLimitMechanism(),
+    Service: ServiceMechanism(),
     Sysctl: SysctlMechanism(),
     Sysfs: SysfsMechanism(),
 }

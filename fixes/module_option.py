@@ -20,7 +20,8 @@ class ModuleOptionRecipe(Recipe[ModuleOption]):
 
     def worked(self, change: ModuleOption, now: Seen) -> Worked | str:
         """Return the commands; without modules to reload it is a reboot."""
-        path = f"/etc/modprobe.d/gpudoctor-{change.module.replace('_', '-')}.conf"
+        name = f"{change.module}-{change.option}".replace("_", "-").lower()
+        path = f"/etc/modprobe.d/gpudoctor-{name}.conf"
         line = f"options {change.module} {change.option}={change.value}"
         renew = [command for name, (_, command) in _INITRAMFS.items() if now[name] == "yes"][:1]
         again = [

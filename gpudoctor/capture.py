@@ -26,7 +26,8 @@ _READ = (
     'printf \'?%s\\n\' "$(sh -c "$1" 2>&1 >/dev/null </dev/null | tail -n 1)"; fi; }; '
 )
 _CHUNK = 40_000
-_LIMIT_SECONDS = 30.0
+# For a job, and more for each nvidia-smi: without persistence mode it wakes the GPU each time.
+_LIMIT_SECONDS, _SMI_SECONDS = 30.0, 20.0
 _REASONS = (
     ("No such file", Reason.NOT_PRESENT),
     ("No such device", Reason.NOT_PRESENT),
@@ -102,7 +103,8 @@ def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 async def _ask(shell: LiveShell, texts: Sequence[str]) -> dict[str, Answer]:
     script = _READ + "; ".join(f"R {quote(text)}" for text in texts)
-    answer = await shell.run(script, limit=_LIMIT_SECONDS)
+    smi = sum("nvidia-smi" in text for text in texts)
+    answer = await shell.run(script, limit=_LIMIT_SECONDS + smi * _SMI_SECONDS)
     if answer.lost is not None:
         return dict.fromkeys(texts, answer.lost)
     lines = answer.stdout.decode("utf-8", "backslashreplace").split("\n")[:-1]

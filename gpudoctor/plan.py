@@ -6,14 +6,14 @@ import os
 import platform
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from gpudoctor.capture import Captured
 from gpudoctor.fixes import Mechanism, Proof, mechanism_of, recipe_of
 from gpudoctor.fixes.mechanism import GONE
-from gpudoctor.model import Change, Finding, Status, Unknown, Worked
+from gpudoctor.model import Change, Finding, Needs, Status, Unknown, Verdict, Worked
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.plan import ByHand, Item, Plan, Step
 from gpudoctor.text import one_line
@@ -133,7 +133,9 @@ def _add_option(
         made = _step(finding, change, captured)
         if isinstance(made, str):
             return made
-        if sentence := _clash(made, [*draft.steps, *steps]):
+        others = [*draft.steps, *steps]
+        made = _without_double(made, others)
+        if sentence := _clash(made, others):
             return sentence
         steps.append(made)
     draft.by_hand += by_hand
@@ -190,6 +192,12 @@ def _item(
     )
 
 
+def _without_double(step: Step, others: Sequence[Step]) -> Step:
+    """Return the step less the items that another step writes just so (a bridge of two GPUs)."""
+    done = {(item.name, item.wanted) for other in others for item in other.items}
+    return replace(step, items=tuple(i for i in step.items if (i.name, i.wanted) not in done))
+
+
 def _clash(step: Step, others: Sequence[Step]) -> str:
     """Return which other step of the plan excludes this one, or nothing."""
     for other in others:
@@ -230,6 +238,32 @@ def _plan(
         tuple(draft.by_hand),
         confirm_within if steps else 0,
     )
+
+
+def persistent(
+    result: AuditResult, plan: Plan, captured: Captured
+) -> tuple[AuditResult, tuple[str, ...]]:
+    """Return the audit whose findings offer what makes a plan's steps outlast a reboot.
+
+    Beside it are the titles of the steps that have no such form. What lasts already needs none.
+    """
+    forms: dict[str, list[Change]] = {}
+    without = []
+    for step in plan.steps:
+        now = captured.get(step.change, {})
+        before = {name: value for name, value in now.items() if not isinstance(value, Unknown)}
+        form = mechanism_of(step.change).persist(step.change, before)
+        if form is not None:
+            forms.setdefault(step.check, []).append(form)
+        elif not all(item.lasting for item in step.items):
+            without.append(step.title)
+    found = {f.id: f for f in reversed(result.findings) if f.status is Status.ISSUE}
+    offers = (replace(found[check], verdict=_offer(found[check], forms[check])) for check in forms)
+    return replace(result, findings=tuple(offers)), tuple(without)
+
+
+def _offer(finding: Finding, forms: Sequence[Change]) -> Verdict:
+    return replace(finding.verdict, changes=(tuple(forms),), needs=Needs.NOTHING)
 
 
 def values_hash(steps: Sequence[Step]) -> str:

@@ -44,6 +44,15 @@ def judged(case: Case) -> list[Finding]:
     return findings
 
 
+def test_every_change_is_declared() -> None:
+    """What `explain` tells of a check's fixes is what its issues offer, in every case and demo."""
+    found: dict[str, set[type]] = {}
+    for finding in [*_demo().findings, *(f for case in CASES for f in judged(case))]:
+        for option in finding.verdict.changes:
+            found.setdefault(finding.id, set()).update(type(change) for change in option)
+    assert found == {name: set(c.changes) for name, (_, c) in by_id().items() if c.changes}
+
+
 def as_expected(finding: Finding) -> dict[str, Any]:
     verdict = finding.verdict
     return {

@@ -35,7 +35,7 @@ ISSUES = [
     ("kern-nmi-watchdog", "P0", "low", "nothing", "1"),
     ("kver-cpufreq-driver", "P1", "low", "reboot", "acpi-cpufreq"),
     ("kver-series-latest", "P1", "low", "reboot", "6.8.12-9, candidate 6.8.12-18"),
-    ("kver-zen5", "P1", "low", "reboot", "proxmox-kernel-6.14"),
+    ("kver-zen5", "P1", "low", "reboot", "builds for the newer kernel"),
     ("kern-dirty", "P2", "low", "nothing", "10 % of 504 GiB"),
 ]
 

@@ -8,6 +8,7 @@ A case is `tests/fixes/<mechanism>/<name>.toml`:
     [[item]]       name, read, before, wanted, write, undo (guard, tolerates, lasting where set);
                    none: nothing to do
     [after]        path = text once applied on the simulated machine; [files] again once undone
+    [files-hex], [after-hex]  the same, as bytes
 """
 
 import asyncio
@@ -53,6 +54,7 @@ def machine_of(case: dict[str, Any]) -> SimulatedMachine:
     files: dict[str, bytes | Unknown] = {
         path: text.encode() for path, text in case.get("files", {}).items()
     }
+    files |= {path: bytes.fromhex(text) for path, text in case.get("files-hex", {}).items()}
     missing = {p: Unknown(Reason(why), p) for p, why in case.get("missing", {}).items()}
     files |= {p: why for p, why in missing.items() if why.reason is not Reason.NOT_PRESENT}
     return SimulatedMachine(files=files)
@@ -97,6 +99,8 @@ async def _there_and_back(plan: Plan, machine: SimulatedMachine, case: dict[str,
     assert await _end(apply(target, plan)) is State.APPLIED
     for path, text in case["after"].items():
         assert machine.text(path) == text.rstrip("\n"), path
+    for path, digits in case.get("after-hex", {}).items():
+        assert machine.files[path] == bytes.fromhex(digits), path
     assert all(item.write in machine.log for item in plan.items)
     assert await _end(undo(target, plan.id)) is State.UNDONE
     ours = "/var/lib/gpudoctor/"

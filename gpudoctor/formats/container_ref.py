@@ -17,6 +17,16 @@ _CONTAINERS = (
 )
 
 
+def group_of(cgroup: Sequence[str]) -> str:
+    """Return the path of the cgroup (v2) that Docker or LXC made for the outermost container."""
+    path = next((line[3:] for line in cgroup if line.startswith("0::/")), "")
+    if path.startswith("/user.slice/"):
+        return ""
+    found = (match for _, pattern in _CONTAINERS[:2] if (match := pattern.search(path)))
+    first = min(found, key=lambda match: match.start(), default=None)
+    return path[: first.end()] if first else ""
+
+
 def containers_of(cgroup: Sequence[str]) -> tuple[ContainerRef, ...]:
     """Return the containers that a process's cgroup lines name, the outermost first.
 

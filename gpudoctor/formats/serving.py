@@ -41,7 +41,8 @@ class Server:
     """One serving engine: its launcher, with the worker processes under it.
 
     `arguments` follow the program or module; `containers` run from the outermost inwards; `side`
-    is where its pids count. `exe` is empty where the link could not be read.
+    is where its pids count. `exe` is empty where the link could not be read; `init` is the first
+    process of its outermost container, 0 where it was not seen.
     """
 
     pid: int
@@ -56,6 +57,7 @@ class Server:
     limits: tuple[str, ...] = ()
     cgroup: tuple[str, ...] = ()
     side: Side = Side.HOST
+    init: int = 0
 
     @property
     def container(self) -> ContainerRef | None:
@@ -128,7 +130,7 @@ def servers_of(scan: Scan) -> tuple[Server, ...]:
         launchers.setdefault(top.pid, [])
         if process.pid != top.pid:
             launchers[top.pid].append(process)
-    return tuple(_server(scan.processes[pid], launchers[pid]) for pid in sorted(launchers))
+    return tuple(_server(scan, scan.processes[pid], launchers[pid]) for pid in sorted(launchers))
 
 
 def _launcher(scan: Scan, process: Process) -> Process:
@@ -156,7 +158,7 @@ def _ancestors(scan: Scan, process: Process) -> Iterator[Process]:
         above = scan.processes.get(above.ppid)
 
 
-def _server(launcher: Process, workers: Sequence[Process]) -> Server:
+def _server(scan: Scan, launcher: Process, workers: Sequence[Process]) -> Server:
     named = [identity for p in (launcher, *workers) if (identity := identify(p.argv))]
     own = identify(launcher.argv)
     return Server(
@@ -171,4 +173,11 @@ def _server(launcher: Process, workers: Sequence[Process]) -> Server:
         containers_of(launcher.cgroup),
         launcher.limits,
         launcher.cgroup,
+        init=_init(scan, launcher),
     )
+
+
+def _init(scan: Scan, launcher: Process) -> int:
+    """Return the pid of the process above (or itself) that is 1 in the outermost container."""
+    chain = (launcher, *_ancestors(scan, launcher))
+    return next((p.pid for p in chain if p.status.get("NSpid", "").split()[1:2] == ["1"]), 0)

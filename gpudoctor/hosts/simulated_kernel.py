@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
+from gpudoctor.hosts.simulated_cgroup import CGROUP_RULES
+
 Read = Callable[[str], str | None]
 Changes = dict[str, str]
 
@@ -146,10 +148,12 @@ _RULES: tuple[tuple[str, Callable[[str, str, Read], Changes]], ...] = (
     (f"{_CPU}cpufreq/policy*/scaling_governor", _governor),
     (f"{_CPU}cpufreq/policy*/energy_performance_preference", _preference),
     (f"{_CPU}cpufreq/boost", _FLAG),
+    (f"{_CPU}intel_pstate/no_turbo", _FLAG),
     (f"{_CPU}cpufreq/policy*/boost", _FLAG),
     (f"{_CPU}cpu*/cpuidle/state*/disable", _state_disable),
     (f"{_CPU}cpu*/power/pm_qos_resume_latency_us", _resume_latency),
     ("/sys/bus/pci/devices/*/power/control", _power_control),
     ("/sys/bus/pci/devices/*/link/l*_aspm", _FLAG),
     ("/sys/devices/system/clocksource/clocksource0/current_clocksource", _clocksource),
+    *CGROUP_RULES,
 )

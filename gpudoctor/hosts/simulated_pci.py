@@ -8,8 +8,8 @@ _CAPABILITIES = {"CAP_PM": 0x01, "CAP_MSI": 0x05, "CAP_EXP": 0x10, "CAP_MSIX": 0
 _EXTENDED = {"ECAP_AER": 0x0001, "ECAP_ACS": 0x000D, "ECAP_REBAR": 0x0015}
 _SHAPES = {"b": "<B", "w": "<H", "l": "<I"}
 _SPEC = re.compile(r"(?P<base>[A-Z_0-9a-f]+?)(?:\+(?P<offset>(?:0x)?[0-9a-f]+))?\.(?P<size>[bwl])")
-# Bits that software can change: Device Control without its reset bit, ACS Control.
-_WRITABLE = {("CAP_EXP", 8): 0x7FFF, ("ECAP_ACS", 6): 0x007F}
+# Bits that software can change: Device Control without its reset bit, ASPM of Link Control, ACS.
+_WRITABLE = {("CAP_EXP", 0x8): 0x7FFF, ("CAP_EXP", 0x10): 0x0003, ("ECAP_ACS", 0x6): 0x007F}
 
 
 class RegisterError(Exception):
@@ -42,15 +42,21 @@ def register(config: bytes, name: str) -> Place:
     base, offset = match["base"], int(match["offset"] or "0", 16)
     size = struct.calcsize(_SHAPES[match["size"]])
     if base in _CAPABILITIES:
-        start = _standard(config, _CAPABILITIES[base])
+        start, kind = (
+            _standard(config, _CAPABILITIES[base]),
+            f"Capability {_CAPABILITIES[base]:04x}",
+        )
     elif base in _EXTENDED:
         start = _extended(config, _EXTENDED[base])
+        kind = f"Extended capability {_EXTENDED[base]:04x}"
     elif re.fullmatch(r"[0-9a-f]+", base):
         return Place(int(base, 16) + offset, size, 0)
     else:
         raise RegisterError(f"Unknown register {name!r}")
-    if not start:
-        raise RegisterError(f"Instance #0 of {base} not found - there are no capabilities with it")
+    if not start or start + offset + size > len(config):
+        raise RegisterError(
+            f"Instance #0 of {kind} not found - there are no capabilities with that id."
+        )
     return Place(start + offset, size, _WRITABLE.get((base, offset), 0))
 
 
@@ -65,7 +71,7 @@ def masked(config: bytes, place: Place, value: int, mask: int) -> bytes:
 
 def _standard(config: bytes, wanted: int) -> int:
     at, steps = config[0x34] & 0xFC, 0
-    while at >= 0x40 and steps < 48:
+    while 0x40 <= at < len(config) - 1 and steps < 48:
         if config[at] == wanted:
             return at
         at, steps = config[at + 1] & 0xFC, steps + 1
@@ -74,7 +80,7 @@ def _standard(config: bytes, wanted: int) -> int:
 
 def _extended(config: bytes, wanted: int) -> int:
     at, steps = 0x100, 0
-    while at >= 0x100 and steps < 100:
+    while 0x100 <= at <= len(config) - 4 and steps < 100:
         (header,) = struct.unpack_from("<I", config, at)
         if header & 0xFFFF == wanted:
             return at

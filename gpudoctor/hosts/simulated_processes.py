@@ -76,6 +76,11 @@ def _limits(server: Table) -> Iterator[str]:
         yield f"{name:<26}{soft:<21}{hard:<21}{unit}"
 
 
+def process_tree(server: Table) -> str:
+    """Return pid and parent of every process, as the probe prints them."""
+    return "1 0\n" + "".join(f"{p.pid} {p.parent}\n" for p in _processes(server))
+
+
 def server_maps(server: Table) -> str:
     """Return the distinct mapped files of launcher and workers, as the probe prints them."""
     places = [f"{server['site']}/", *server["libraries"]]

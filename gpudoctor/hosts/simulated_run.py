@@ -5,13 +5,19 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from gpudoctor.hosts.simulated_files import FILE_TOOLS
+from gpudoctor.hosts.simulated_modules import MODULES
+from gpudoctor.hosts.simulated_process import PROCESS_TOOLS
 from gpudoctor.hosts.simulated_shell import Command, NotSimulated, Pipeline, Redirect, Word, parse
+from gpudoctor.hosts.simulated_smi import SMI
 from gpudoctor.hosts.simulated_tools import TOOLS, Output
+from gpudoctor.hosts.simulated_units import UNITS
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.simulated import SimulatedMachine
 
 _MARKS = "*?["
+_PROGRAMS = {**TOOLS, **UNITS, **SMI, **MODULES, **FILE_TOOLS, **PROCESS_TOOLS}
 
 
 def run(machine: "SimulatedMachine", text: str) -> tuple[int, str, str]:
@@ -47,7 +53,7 @@ def _command(machine: "SimulatedMachine", command: Command, stdin: str) -> Outpu
         return Output(err=f"sh: cannot {verb} {refusal.filename}: {refusal.strerror}\n", exit=2)
     if not argv:
         return Output()
-    tool = TOOLS.get(argv[0].rsplit("/", 1)[-1])
+    tool = _PROGRAMS.get(argv[0].rsplit("/", 1)[-1])
     if tool is None:
         return plan.route(Output(err=f"sh: {argv[0]}: not found\n", exit=127), argv[0])
     return plan.route(tool(machine, argv[1:], stdin), argv[0])

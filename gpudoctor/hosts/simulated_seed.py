@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -10,7 +10,13 @@ from gpudoctor.formats.cpulist import parse_cpulist
 from gpudoctor.hosts import simulated_gpu
 from gpudoctor.hosts.simulated import SimulatedMachine, ToolAnswer, ToolSource
 from gpudoctor.hosts.simulated_bus import bus_entries
-from gpudoctor.hosts.simulated_processes import process_entries, process_scan, server_maps
+from gpudoctor.hosts.simulated_processes import (
+    process_entries,
+    process_scan,
+    process_tree,
+    server_maps,
+)
+from gpudoctor.hosts.simulated_smi import as_set, gpu_files
 from gpudoctor.model.place import parse_container
 
 Seed = Mapping[str, Any]
@@ -33,6 +39,7 @@ def machine(seed: Seed) -> SimulatedMachine:
         host.files |= {path: text.encode() for path, text in entries.files.items()}
         host.files |= entries.config
         host.listings |= {path: line.encode() for path, line in entries.listings.items()}
+    host.files |= gpu_files(gpus)
     host.tools |= _tools(seed, gpus)
     host.ref = parse_container(seed["container"])
     host.container = _side(seed["container-side"])
@@ -90,14 +97,19 @@ def _tools(seed: Seed, gpus: list[dict[str, Any]]) -> dict[str, ToolSource]:
     """Return the answers that are worked out from the seed's values."""
     driver, server = seed["driver"], seed["server"]
     made: dict[str, Callable[[], str]] = {
-        "nvidia-smi-xml": lambda: simulated_gpu.smi_xml(driver, gpus),
         "nvidia-smi-compute-apps": lambda: simulated_gpu.compute_apps(gpus),
         "nvidia-smi-topo": lambda: simulated_gpu.topology(gpus),
         "nvidia-smi-p2p": lambda: simulated_gpu.peer_states(gpus, "OK"),
         "serving-processes": lambda: process_scan(server),
+        "process-tree": lambda: process_tree(server),
         "server-maps": lambda: server_maps(server),
     }
-    return {key: _rendered(render) for key, render in made.items()}
+    tools = {key: _rendered(render) for key, render in made.items()}
+    return tools | {"nvidia-smi-xml": lambda machine: _smi_now(machine, driver, gpus)}
+
+
+def _smi_now(machine: SimulatedMachine, driver: Seed, gpus: Sequence[Seed]) -> ToolAnswer:
+    return ToolAnswer(simulated_gpu.smi_xml(driver, [as_set(machine, gpu) for gpu in gpus]))
 
 
 def _rendered(render: Callable[[], str]) -> ToolSource:

@@ -132,12 +132,13 @@ def _basic(pattern: str) -> str:
 
 
 def _grep(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Output:
-    """`-E`, `-o`, `-q`, `-v`, `-x`, `-F`, `-c` and one pattern."""
+    """`-E`, `-o`, `-q`, `-v`, `-x`, `-F`, `-c` and one pattern, or one a line with `-F`."""
     flags = "".join(a[1:] for a in argv if a.startswith("-") and a != "-")
     pattern, *paths = [a for a in argv if not a.startswith("-")]
     if set(flags) - set("EoqvxFcs"):
         raise NotSimulated(f"grep -{flags}")
-    text = re.escape(pattern) if "F" in flags else pattern if "E" in flags else _basic(pattern)
+    fixed = "|".join(re.escape(line) for line in pattern.split("\n"))
+    text = fixed if "F" in flags else pattern if "E" in flags else _basic(pattern)
     regex = re.compile(rf"^(?:{text})$" if "x" in flags else text)
     read = _texts(machine, "grep", paths, stdin)
     lines = [x for x in read.out.splitlines() if (regex.search(x) is None) == ("v" in flags)]
@@ -197,7 +198,7 @@ def _setpci(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Out
             config = machine.read(path)
             place = register(config, name)
         except OSError:
-            return Output(out, "setpci: Warning: No devices selected for the operation\n", 1)
+            return Output(out, "setpci: Warning: No devices selected for operation group 1.\n")
         except RegisterError as refusal:
             return Output(out, f"setpci: {bdf}: {refusal}\n", 1)
         if sets:
@@ -214,7 +215,10 @@ def _test(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Outpu
     words = list(argv[:-1]) if argv[-1:] == ["]"] else list(argv)
     negate = words[:1] == ["!"]
     words = words[negate:]
-    return Output(exit=int(_holds(machine, words) == negate))
+    try:
+        return Output(exit=int(_holds(machine, words) == negate))
+    except ValueError:
+        return Output(err="sh: test: not a number\n", exit=2)
 
 
 def _holds(machine: "SimulatedMachine", words: list[str]) -> bool:
@@ -222,8 +226,12 @@ def _holds(machine: "SimulatedMachine", words: list[str]) -> bool:
         return words[0] != ""
     if len(words) == 2 and words[0] in {"-n", "-z"}:
         return (words[1] != "") == (words[0] == "-n")
+    if len(words) == 2 and words[0] == "-e" and words[1] in {**machine.files, **machine.listings}:
+        return True  # there, whether or not it can be read
     if len(words) == 2 and words[0] in {"-e", "-f", "-r", "-w"}:
         return machine.text(words[1]) is not None
+    if len(words) == 2 and words[0] == "-L":
+        return False  # no file here is a link
     if len(words) == 2 and words[0] == "-d":
         folder = words[1].rstrip("/") + "/"
         return any(path.startswith(folder) for path in machine.paths())
@@ -247,6 +255,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 def _rm(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Output:
     for path in (a for a in argv if not a.startswith("-")):
         machine.files.pop(path, None)
+        machine.listings.pop(path, None)
     return Output()
 
 

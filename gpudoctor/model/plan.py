@@ -141,7 +141,8 @@ class Transaction:
 
     `timer` is seconds until the target undoes it, None where no timer is armed. `interrupted`: it
     was applying or undoing, and nothing on the target goes on with it. `written` values are not
-    taken back.
+    taken back. `began` is the target's uptime then, in seconds; `lasting`: a value of it outlives a
+    reboot.
     """
 
     id: str
@@ -155,6 +156,8 @@ class Transaction:
     timer: float | None = None
     interrupted: bool = False
     written: int = 0
+    began: float = 0.0
+    lasting: bool = False
 
     @property
     def stands(self) -> bool:

@@ -4,12 +4,15 @@ import re
 from dataclasses import dataclass
 
 from gpudoctor.formats.cgroup import parse_amount, parse_counters, parse_cpu_max
+from gpudoctor.formats.container_ref import group_of
 from gpudoctor.formats.cpulist import parse_cpulist
 from gpudoctor.formats.limits import Limit, parse_limits
 from gpudoctor.formats.listing import Entry, parse_entry
 from gpudoctor.formats.lxc_conf import LxcConf, parse_lxc_conf
 from gpudoctor.formats.proc_devices import parse_char_majors
+from gpudoctor.formats.serving import Server
 from gpudoctor.model import Evidence, Files, Listing, Reader, Reason, Side, Tool, Unknown
+from gpudoctor.probes.served import SERVERS_HERE
 
 CT = Side.CONTAINER
 
@@ -219,7 +222,10 @@ HOST_CGROUPS = Files(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One cgroup: bytes, counters and CPUs; None is no limit, an absent file leaves its default."""
+    """One cgroup: bytes, counters and CPUs; None is no limit, an absent file leaves its default.
+
+    `path` is its folder as the host sees it, empty where that is not certain.
+    """
 
     memory_max: int | None = None
     memory_high: int | None = None
@@ -229,6 +235,7 @@ class Group:
     cpu_stat: tuple[tuple[str, int], ...] = ()
     cpus: frozenset[int] = frozenset()
     mems: frozenset[int] = frozenset()
+    path: str = ""
 
     @property
     def has_memory(self) -> bool:
@@ -236,7 +243,7 @@ class Group:
         return bool(self.events)
 
 
-def _group(texts: dict[str, str]) -> Group:
+def _group(texts: dict[str, str], path: str) -> Group:
     """Read one cgroup from its files' texts by name."""
     return Group(
         parse_amount(texts.get("memory.max", "max")),
@@ -247,27 +254,42 @@ def _group(texts: dict[str, str]) -> Group:
         tuple(parse_counters(texts.get("cpu.stat", "")).items()),
         parse_cpulist(texts.get("cpuset.cpus.effective", "")),
         parse_cpulist(texts.get("cpuset.mems.effective", "")),
+        path,
     )
 
 
 def _groups(
-    inside: Evidence, conf: ContainerConf | Unknown, host: Evidence
+    inside: Evidence,
+    conf: ContainerConf | Unknown,
+    host: Evidence,
+    here: tuple[Server, ...] | Unknown,
 ) -> tuple[Group, ...] | Unknown:
     """Return the container's cgroup as it sees it, and the host's own above it where known."""
     if inside.problem:
         return inside.problem
     own = {path.rsplit("/", 1)[-1]: text for path, text in inside.texts().items()}
     if isinstance(conf, Unknown):
-        return (_group(own),)
-    homes = (f"/sys/fs/cgroup/lxc/{conf.name}/", f"/sys/fs/cgroup/lxc.payload.{conf.name}/")
-    above = {
-        path.rsplit("/", 1)[-1]: text
-        for path, text in host.texts().items()
-        if path.startswith(homes)
-    }
-    return (_group(own), _group(above)) if above else (_group(own),)
+        return (_group(own, _docker_home(here)),)
+    homes = (f"/sys/fs/cgroup/lxc/{conf.name}", f"/sys/fs/cgroup/lxc.payload.{conf.name}")
+    for home in homes:
+        above = {
+            path.rsplit("/", 1)[-1]: text
+            for path, text in host.texts().items()
+            if path.startswith(f"{home}/")
+        }
+        if above:
+            view = f"{home}/ns" if conf.is_proxmox else home if home == homes[1] else ""
+            return (_group(own, view), _group(above, home))
+    return (_group(own, ""),)
+
+
+def _docker_home(here: tuple[Server, ...] | Unknown) -> str:
+    """Return the folder of the container's own cgroup, told by the servers that run in it."""
+    servers = () if isinstance(here, Unknown) else here
+    paths = {group_of(s.cgroup) for s in servers if s.container and s.container.kind == "docker"}
+    return f"/sys/fs/cgroup{paths.pop()}" if len(paths) == 1 else ""
 
 
 CONTAINER_GROUPS: Reader[tuple[Group, ...]] = Reader(
-    "ct-groups", (CT_CGROUP, CONTAINER_CONF, HOST_CGROUPS), _groups, tolerant=True
+    "ct-groups", (CT_CGROUP, CONTAINER_CONF, HOST_CGROUPS, SERVERS_HERE), _groups, tolerant=True
 )

@@ -1,6 +1,8 @@
 """The CPUs: identity, frequency scaling and idle states."""
 
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpudoctor.formats.cpuinfo import Cpu, parse_cpuinfo
@@ -52,11 +54,20 @@ CPUFREQ = Files("cpufreq", tuple(f"{_CPU}/cpufreq/policy*/{name}" for name in _P
 
 @dataclass(frozen=True, slots=True)
 class CpuFreq:
-    """Frequency scaling: for each policy file, how many policies hold each value."""
+    """Frequency scaling: for each policy file, how many policies hold each value.
 
+    `files` maps the paths to the values.
+    """
+
+    files: Mapping[str, str]
     governors: Counter[str]
     drivers: Counter[str]
     preferences: Counter[str]
+
+    def other_than(self, name: str, value: str) -> tuple[str, ...]:
+        """Return the paths of the files of that name that hold another value, by policy number."""
+        paths = [p for p, v in self.files.items() if p.endswith(f"/{name}") and v != value]
+        return tuple(sorted(paths, key=_numbers))
 
     @property
     def driver(self) -> str:
@@ -76,14 +87,14 @@ class CpuFreq:
 def _cpufreq(evidence: Evidence) -> CpuFreq | Unknown:
     if evidence.unread:
         return evidence.unread
-    texts = evidence.texts()
+    texts = {path: text.strip() for path, text in evidence.texts().items()}
     columns = [
-        Counter(text.strip() for path, text in texts.items() if path.endswith(f"/{name}"))
+        Counter(text for path, text in texts.items() if path.endswith(f"/{name}"))
         for name in _POLICY_FILES
     ]
     if not columns[0] and not columns[1]:
         return Unknown(Reason.NOT_PRESENT, "no CPU frequency driver shows policies here")
-    return CpuFreq(*columns)
+    return CpuFreq(texts, *columns)
 
 
 CPU_FREQ: Reader[CpuFreq] = Reader("cpu-freq", (CPUFREQ,), _cpufreq, tolerant=True)
@@ -103,21 +114,37 @@ CPUIDLE = Files(
 class IdleState:
     """One idle state as most CPUs have it; `latency` in µs is the declared upper bound.
 
-    `enabled` and `total` count CPUs; a CPU whose own resume-latency limit is below the state's
-    latency counts as not enabled. `usage` is the number of requests since boot over all CPUs.
+    `switches` are the `disable` files of the CPUs that may enter it, by number, out of `total`
+    CPUs; a CPU whose own resume-latency limit is below the state's latency may not. `usage` is the
+    number of requests since boot over all CPUs.
     """
 
     name: str
     latency: int
-    enabled: int
+    switches: tuple[str, ...]
     total: int
     usage: int
+
+    @property
+    def enabled(self) -> int:
+        """Return how many CPUs may enter it."""
+        return len(self.switches)
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Return the files of the resume-latency limits of the CPUs that may enter it."""
+        return tuple(limit_of(switch) for switch in self.switches)
+
+
+def limit_of(file: str) -> str:
+    """Return the file of a CPU's resume-latency limit, for a file of one of its idle states."""
+    return f"{file.partition('/cpuidle/')[0]}/power/pm_qos_resume_latency_us"
 
 
 def _idle_states(evidence: Evidence) -> tuple[IdleState, ...] | Unknown:
     """Return the idle states by declared latency, deepest last."""
     texts = evidence.texts()
-    groups: dict[tuple[str, int], list[tuple[bool, int]]] = {}
+    groups: dict[tuple[str, int], list[tuple[str, int]]] = {}
     for path, name in texts.items():
         if not path.endswith("/name"):
             continue
@@ -125,20 +152,22 @@ def _idle_states(evidence: Evidence) -> tuple[IdleState, ...] | Unknown:
         latency = int(texts[f"{folder}latency"])
         enabled = int(texts[f"{folder}disable"]) == 0 and _permitted(texts, folder, latency)
         usage = int(texts.get(f"{folder}usage", "0"))
-        groups.setdefault((name.strip(), latency), []).append((enabled, usage))
-    states = [
-        IdleState(name, latency, sum(e for e, _ in seen), len(seen), sum(u for _, u in seen))
-        for (name, latency), seen in groups.items()
-    ]
+        switch = f"{folder}disable" if enabled else ""
+        groups.setdefault((name.strip(), latency), []).append((switch, usage))
+    states = [_idle_state(*key, seen) for key, seen in groups.items()]
     if not states:
         return Unknown(Reason.NOT_PRESENT, "no idle states are listed (cpuidle is off or hidden)")
     return tuple(sorted(states, key=lambda state: state.latency))
 
 
+def _idle_state(name: str, latency: int, seen: Sequence[tuple[str, int]]) -> IdleState:
+    switches = tuple(sorted((switch for switch, _ in seen if switch), key=_numbers))
+    return IdleState(name, latency, switches, len(seen), sum(usage for _, usage in seen))
+
+
 def _permitted(texts: dict[str, str], folder: str, latency: int) -> bool:
     """Return whether the CPU's own limit admits a state: 0 is no limit, n/a no latency at all."""
-    cpu = folder.partition("/cpuidle/")[0]
-    limit = texts.get(f"{cpu}/power/pm_qos_resume_latency_us", "0").strip()
+    limit = texts.get(limit_of(folder), "0").strip()
     if limit == "n/a":
         return latency == 0
     return not limit.isdigit() or int(limit) == 0 or latency <= int(limit)
@@ -165,6 +194,10 @@ def _dma_latency(evidence: Evidence, inside: str | Unknown) -> int | Unknown:
 DMA_LATENCY: Reader[int] = Reader(
     "cpu-dma-latency", (DMA_LATENCY_FILE, INSIDE_CONTAINER), _dma_latency, tolerant=True
 )
+
+
+def _numbers(path: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", path)]
 
 
 def counted(values: Counter[str]) -> str:

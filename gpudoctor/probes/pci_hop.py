@@ -14,10 +14,12 @@ from gpudoctor.probes.pci import DEVICES, PciFunction
 HOP_FILES = (
     "power/runtime_status config current_link_speed current_link_width max_link_speed "
     "max_link_width numa_node local_cpulist resource aer_dev_correctable aer_dev_nonfatal "
-    "aer_dev_fatal power/control link/l0s_aspm link/l1_aspm sriov_totalvfs sriov_numvfs "
-    "iommu_group/type"
+    "aer_dev_fatal power/control link/l0s_aspm link/l1_aspm link/l1_1_aspm link/l1_2_aspm "
+    "link/l1_1_pcipm link/l1_2_pcipm sriov_totalvfs sriov_numvfs iommu_group/type"
 ).split()
 CONFIG_BYTES = 4096
+# Drivers that hold a function for a virtual machine.
+HANDED_OUT = {"vfio-pci", "pci-stub", "pciback", "xen-pciback", "nvgrace-gpu-vfio-pci"}
 _OTHERS = 64 << 20
 # Ports that a hypervisor makes up: their registers say nothing of the slot underneath.
 _EMULATED = {0x1B36, 0x1AF4, 0x15AD, 0x1414, 0x80EE}
