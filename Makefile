@@ -21,9 +21,12 @@ check: $(READY)
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# The lab VM's image, for the tests that need a real Linux host; as root, about five minutes.
+# A real Linux host to try fixes on: the lab VM, started; its image is built once, as root, in about
+# five minutes. The tests start their own from the same image. tests/lab/stop.sh .lab/run ends it.
 lab:
-	tests/lab/build.sh .lab
+	@[ -e .lab/ready.state ] || tests/lab/build.sh .lab
+	@tests/lab/run.sh .lab .lab/run
+	@echo "gpudoctor --ssh-config .lab/run/ssh_config --host lab   (lab-ops: a sudoer; lab-viewer: no rights)"
 
 # The published JSON schema and the pages of docs/ that are made from the code.
 docs: $(READY)

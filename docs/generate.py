@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from gpudoctor.answers import writing_schemas
 from gpudoctor.checks import by_id, of_panel
 from gpudoctor.model import Check, Panel
 from gpudoctor.report_json import audit_schema
@@ -12,7 +13,8 @@ DOCS = Path(__file__).parent
 
 def pages() -> dict[str, str]:
     """Return every generated file, as path under docs/ to text."""
-    made = {"schema/audit.json": json.dumps(audit_schema(), indent=2) + "\n"}
+    schemas = {"audit": audit_schema(), **writing_schemas()}
+    made = {f"schema/{n}.json": json.dumps(s, indent=2) + "\n" for n, s in schemas.items()}
     made["checks/README.md"] = _index()
     for name, (panel, check) in by_id().items():
         made[f"checks/{name}.md"] = _page(panel, check)

@@ -1,27 +1,24 @@
 """The screen: an app that wires modes, keys and workers. What it shows lies on the board."""
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual import on
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.screen import Screen
-from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
-from gpudoctor.model.error import UnknownHostKey
 from gpudoctor.model.finding import Panel
-from gpudoctor.model.plan import Plan
 from gpudoctor.screens.audit import FIRST_STYLES, AuditScreen
-from gpudoctor.screens.board import Applying, Board, Draws
-from gpudoctor.screens.follow import Follower
-from gpudoctor.screens.messages import ApplyAsked, ChoiceChanged, PanelAsked, PlanAsked, UndoAsked
+from gpudoctor.screens.board import Draws
+from gpudoctor.screens.choice import toggled, way_of
+from gpudoctor.screens.keeping import Keeping
+from gpudoctor.screens.messages import PanelAsked, PlanAsked
 from gpudoctor.screens.themes import THEMES, first_theme
 
 if TYPE_CHECKING:
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from gpudoctor.screens.plan import PlanScreen
 
 _DRAWS_A_SECOND = 10
-_HALT_SECONDS = 5.0
 
 
 def _commands() -> "type[DoctorCommands]":
@@ -45,7 +41,7 @@ def _plan_screen() -> "PlanScreen":
     return PlanScreen()
 
 
-class GpuDoctor(App[None]):
+class GpuDoctor(Keeping):
     """gpudoctor's screen on one host."""
 
     TITLE = "gpudoctor"
@@ -57,7 +53,8 @@ class GpuDoctor(App[None]):
     DEFAULT_MODE = "audit"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
-    COMMANDS = App.COMMANDS | {_commands}
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-high")]
+    COMMANDS = Keeping.COMMANDS | {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "1", "mode('audit')", "Audit", show=False, id="app.audit", tooltip="The ten panels"
@@ -74,6 +71,9 @@ class GpuDoctor(App[None]):
         Binding(
             "t", "transaction", "Last change", id="app.transaction", tooltip="What was applied"
         ),
+        Binding(
+            "h", "history", "History", id="app.history", tooltip="What the target keeps of changes"
+        ),
         Binding("question_mark", "help", "Help", id="app.help", tooltip="Keys and words"),
         Binding("q", "quit", "Quit", id="app.quit", tooltip="Quit; what was applied stays"),
         Binding(
@@ -82,13 +82,9 @@ class GpuDoctor(App[None]):
     ]
 
     def __init__(self, make_target: "Callable[[], Target]", read_only: bool = False) -> None:
-        """Take how to make the target (once for each audit), and whether writes are refused."""
-        super().__init__()
-        self.board = Board(read_only)
-        self._follower = Follower(self.board, make_target)
-        self._auditing: Worker[None] | None = None
+        """Take how to make the target (once for each login), and whether writes are refused."""
+        super().__init__(make_target, read_only)
         self._drawn: tuple[int, int] = (-1, 0)
-        self._leaving = False
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = first_theme()
@@ -114,64 +110,13 @@ class GpuDoctor(App[None]):
         """Draw the board where it changed: at most ten times a second."""
         stack = self.screen_stack
         now = (self.board.version, id(stack[-1]) if stack else 0)
-        if now == self._drawn and not self.board.running:
+        if now == self._drawn and not self.board.moving:
             return
         self._drawn = now
         for screen in stack:
             if isinstance(screen, Draws) and screen.is_mounted:
                 with suppress(NoMatches):  # it is being taken down
                     screen.draw()
-
-    # the audit
-
-    def _begin(self, panels: Iterable[Panel]) -> None:
-        audit = partial(self._audit, tuple(panels))  # a coroutine only once it runs
-        self._auditing = self.run_worker(audit, exit_on_error=False)
-
-    async def _audit(self, panels: tuple[Panel, ...]) -> None:
-        try:
-            await self._follower.audit(panels)
-        except UnknownHostKey as error:
-            self._ask_for_key(error)
-            return
-        if self.board.chosen:
-            await self._follower.plan()
-
-    async def _halt(self) -> None:
-        """End a running audit and wait until nothing of it is left on the target."""
-        worker, self._auditing = self._auditing, None
-        if worker is None or worker.is_finished:
-            return
-        worker.cancel()
-        try:
-            async with asyncio.timeout(_HALT_SECONDS):
-                await worker.wait()
-        except (TimeoutError, WorkerCancelled, WorkerFailed):
-            await self._follower.close()
-
-    async def action_reaudit(self) -> None:
-        """Read the whole host anew."""
-        if self._busy:
-            self.notify("a transaction is running: its panels are read when it ends", markup=False)
-            return
-        await self._halt()
-        self._begin(tuple(Panel))
-
-    def _ask_for_key(self, error: UnknownHostKey) -> None:
-        from gpudoctor.screens.ask import AskScreen, host_key_question
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.run_worker(self._trust(error), exit_on_error=False)
-
-        self.push_screen(AskScreen("Unknown host key", host_key_question(error), "Trust"), answered)
-
-    async def _trust(self, error: UnknownHostKey) -> None:
-        problem = await self._follower.trust(error)
-        if problem:
-            self.board.end(problem)
-            return
-        self._begin(tuple(Panel))
 
     # where things are
 
@@ -228,52 +173,10 @@ class GpuDoctor(App[None]):
     async def go_to_finding(self, event: PlanAsked) -> None:
         """Go to a finding in the ranked list, selecting it where asked."""
         screen = await self._to_plan()
-        if event.choose and event.finding not in self.board.chosen:
-            self.board.chosen += (event.finding,)
+        if event.choose and way_of(self.board.chosen, event.finding) is None:
+            self.board.chosen = toggled(self.board.chosen, event.finding)
             self._replan()
         screen.go_to(event.finding)
-
-    # the plan and the transaction
-
-    @on(ChoiceChanged)
-    def _replan(self) -> None:
-        self.run_worker(self._follower.plan(), group="plan", exclusive=True, exit_on_error=False)
-
-    @property
-    def _busy(self) -> bool:
-        return self.board.applying is not None and self.board.applying.busy
-
-    @on(ApplyAsked)
-    def ask_to_apply(self, event: ApplyAsked) -> None:
-        """Ask once, then apply."""
-        from gpudoctor.screens.ask import AskScreen
-        from gpudoctor.screens.preview import apply_question
-
-        if self._busy or self.board.read_only:
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.run_worker(self._apply(event.plan), group="apply", exit_on_error=False)
-
-        question = apply_question(event.plan, self.board.label)
-        self.push_screen(AskScreen("Apply?", question, "Apply"), answered)
-
-    async def _apply(self, plan: Plan) -> None:
-        from gpudoctor.screens.apply import ApplyScreen
-
-        await self._halt()
-        self.board.chosen, self.board.plan = (), None
-        self.board.applying = Applying(plan)
-        await self.push_screen(ApplyScreen(self.board))
-        await self._transact(self._follower.apply(plan))
-
-    async def action_transaction(self) -> None:
-        """Show the transaction of this session again."""
-        from gpudoctor.screens.apply import ApplyScreen
-
-        if self.board.applying is not None and not isinstance(self.screen, ApplyScreen):
-            await self.push_screen(ApplyScreen(self.board))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the last transaction once there is one, and nothing while the app goes."""
@@ -281,42 +184,34 @@ class GpuDoctor(App[None]):
             return False
         return action != "transaction" or self.board.applying is not None
 
-    @on(UndoAsked)
-    def undo(self) -> None:
-        """Ask once, then undo what was just applied."""
-        from gpudoctor.screens.ask import AskScreen
-        from gpudoctor.screens.preview import undo_question
-
-        applying = self.board.applying
-        if applying is None or self._busy or self.board.read_only:
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                undoing = self._transact(self._follower.undo())
-                self.run_worker(undoing, group="apply", exit_on_error=False)
-
-        question = undo_question(applying.plan, self.board.label)
-        self.push_screen(AskScreen("Undo?", question, "Undo"), answered)
-
-    async def _transact(self, work: Coroutine[None, None, None]) -> None:
-        """See a transaction through, whatever becomes of this worker; then read its panels anew."""
-        await asyncio.shield(asyncio.ensure_future(work))
-        touched = self.board.touched
-        if touched:
-            await self._halt()
-            self._begin(touched)
+    # leaving
 
     async def action_quit(self) -> None:
-        """Leave nothing of the audit behind; ask first where a transaction is running."""
-        if self._busy:
+        """Leave nothing of the audit behind; ask first where a transaction is not over."""
+        applying = self.board.applying
+        if applying is not None and applying.unsettled:
             from gpudoctor.screens.ask import AskScreen, leaving_question
 
-            self.push_screen(AskScreen("Quit?", leaving_question(), "Quit"), self._left)
+            question = leaving_question(applying, self.board.simulated)
+            await self.push_screen(AskScreen("Quit?", question, "Quit"), self._left)
             return
+        await self._leave()
+
+    async def _left(self, yes: bool | None) -> None:
+        applying = self.board.applying
+        if yes and applying is not None:
+            from gpudoctor.screens.ask import leaving_words
+
+            over = not applying.unsettled
+            words = leaving_words(applying, self.board.label, self.board.simulated)
+            await self._leave("" if over else words)
+
+    async def _leave(self, words: str = "") -> None:
+        """End what runs on the target for us, then the app; `words` are left on the terminal."""
         self._leaving = True
         await self._halt()
-        self.exit()
+        await self._follower.close()
+        self.exit(message=Text(words) if words else None)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Keep Textual's commands for the palette, less its own list of keys: ours is Help."""
@@ -325,8 +220,3 @@ class GpuDoctor(App[None]):
     def action_help_quit(self) -> None:
         """Say which key quits: what ctrl+c does here."""
         self.notify("q quits", markup=False)
-
-    def _left(self, yes: bool | None) -> None:
-        if yes:
-            self._leaving = True
-            self.exit()

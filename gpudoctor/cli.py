@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
+from gpudoctor.cli_fault import complain, drop_untaken, fault_sentence, traced
 from gpudoctor.model.error import Refusal, WrongUsage
-from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
@@ -21,10 +21,18 @@ examples:
   gpudoctor audit --json                           the findings, for programs
   gpudoctor record host.toml                       keep what was read; audit it anywhere:
   gpudoctor audit --from host.toml
+  gpudoctor plan kern-numa-balancing               what `fix` would run there, and its undo
 
-exit codes: 0 nothing to act on; 1 issues, or refused; 2 wrong usage; 3 incomplete or unreachable;
-4 failed and undone; 5 undo incomplete
+exit codes: 0 nothing to act on, or done; 1 issues, or refused (also: not kept, and taken back);
+2 wrong usage; 3 incomplete or unreachable; 4 failed and undone (also: nobody confirmed in time);
+5 undo incomplete, or not known what stands
 """
+_CHECKS = "its best fix, or alternative N of those that `plan` names"
+_TIMER = (
+    "5s to 60m, or 0: the host takes it back unless kept within that time (default: 60s where a "
+    "risk is above low). A terminal is asked: no takes it back at once (exit code 1), no answer "
+    "leaves that to the host (4). Elsewhere it returns at once, and `gpudoctor confirm` keeps it"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,30 +44,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parsed(sys.argv[1:] if argv is None else argv)
     try:
         args.make_target = _target_maker(args)
-        return int(args.run(args))
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
     except Refusal as refusal:
-        print(f"gpudoctor: {refusal.sentence}", file=sys.stderr)
+        complain(refusal.sentence)
         return refusal.code
     except KeyboardInterrupt:
-        print("gpudoctor: interrupted", file=sys.stderr)
+        complain("interrupted")
         return 130
     except BrokenPipeError:
-        # the reader of our output has gone; Python would complain once more while shutting down
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:
-        what = f"{error.filename or 'system'}: {error.strerror or error}"
-        print(f"gpudoctor: {one_line(what)}", file=sys.stderr)
-        return 3
     except Exception as error:  # a fault of ours is one sentence too
-        if os.environ.get("GPUDOCTOR_TRACEBACK"):
+        if traced() and not isinstance(error, OSError):
             raise
-        what = one_line(f"{type(error).__name__}: {error}")
-        print(
-            f"gpudoctor: a fault of its own ({what}); GPUDOCTOR_TRACEBACK=1 shows where",
-            file=sys.stderr,
-        )
+        complain(fault_sentence(error))
         return 3
+    finally:
+        drop_untaken()
 
 
 def _parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -162,18 +164,29 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     plan = _verb(verbs, "plan", _plan, "what would run, and its undo")
-    plan.add_argument("checks", nargs="*", metavar="CHECK")
+    plan.add_argument("checks", nargs="*", metavar="CHECK[:N]", help=_CHECKS)
     form = plan.add_mutually_exclusive_group()
-    form.add_argument("--shell", action="store_true", help="the very script that would run")
+    form.add_argument("--shell", action="store_true", help="the very script: sh FILE apply | undo")
     form.add_argument("--json", action="store_true")
     fix = _verb(verbs, "fix", _fix, "apply the fixes of these checks, read back")
-    fix.add_argument("checks", nargs="+", metavar="CHECK")
-    fix.add_argument("--yes", action="store_true", help="do not ask")
+    fix.add_argument("checks", nargs="+", metavar="CHECK[:N]", help=_CHECKS)
+    fix.add_argument("--yes", action="store_true", help="do not ask before applying")
+    fix.add_argument("--confirm-within", metavar="TIME", help=_TIMER)
+    fix.add_argument("--persist", action="store_true", help="and, once kept, make it last")
     fix.add_argument("--json", action="store_true")
     rollback = _verb(verbs, "rollback", _rollback, "undo a transaction (default: the last)")
     rollback.add_argument("transaction", nargs="?", metavar="TRANSACTION")
     rollback.add_argument("--yes", action="store_true", help="do not ask")
     rollback.add_argument("--json", action="store_true")
+    confirm = _verb(verbs, "confirm", _confirm, "keep what waits to be confirmed")
+    confirm.add_argument("transaction", nargs="?", metavar="TRANSACTION")
+    confirm.add_argument("--json", action="store_true")
+    status = _verb(verbs, "status", _status, "what is applied there, waits, or was interrupted")
+    status.add_argument("--json", action="store_true")
+    clean = _verb(verbs, "clean", _clean, "remove what is ours from the host")
+    clean.add_argument("--yes", action="store_true", help="do not ask")
+    clean.add_argument("--forget", action="store_true", help="also what stands: no undo then")
+    clean.add_argument("--json", action="store_true")
 
 
 def _target_maker(args: argparse.Namespace) -> "Callable[[], Target]":
@@ -248,6 +261,24 @@ def _fix(args: argparse.Namespace) -> int:
 
 
 def _rollback(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_fix import rollback_command
+    from gpudoctor.cli_undo import rollback_command
 
     return rollback_command(args)
+
+
+def _confirm(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_undo import confirm_command
+
+    return confirm_command(args)
+
+
+def _status(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_undo import status_command
+
+    return status_command(args)
+
+
+def _clean(args: argparse.Namespace) -> int:
+    from gpudoctor.cli_undo import clean_command
+
+    return clean_command(args)

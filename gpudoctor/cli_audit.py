@@ -187,5 +187,11 @@ def explain_command(args: argparse.Namespace) -> int:
         return 0
     print(f"{check.id}: {check.title}\n")
     for name, value in told.items():
-        print(f"{name:<8} {', '.join(value) if isinstance(value, list) else value}")
+        rows = value if name == "fixes" and isinstance(value, list) else [_joined(value)]
+        for number, row in enumerate(rows):
+            print(f"{'' if number else name:<8} {row}")
     return 0
+
+
+def _joined(value: object) -> object:
+    return ", ".join(value) if isinstance(value, list) else value

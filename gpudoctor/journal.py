@@ -12,6 +12,7 @@ _ITEM_WORDS = frozenset(
     "intent done ignored skipped complaint drift undone foreign held stuck".split()
 )
 _CLOSED = frozenset({"undone", "skipped"})
+_WAITS = frozenset({State.APPLYING, State.APPLIED, State.UNDOING})
 FINAL = frozenset({State.APPLIED, State.CONFIRMED, State.UNDONE, State.FAILED, State.UNDO_FAILED})
 
 
@@ -48,17 +49,33 @@ def moves(lines: Iterable[Line], start: float, now: float | None = None) -> Iter
             yield TimerArmed(max(0.0, ends - (line.uptime if now is None else now)))
 
 
-def refusal(lines: Iterable[Line]) -> str:
-    """Return the sentence with which the target refused, or an empty string."""
-    return next((line.rest for line in lines if line.word == "refused"), "")
+def refusal(lines: Iterable[Line], run: str = "") -> str:
+    """Return the sentence with which the target refused (`@RUN SENTENCE`), or an empty string.
+
+    With `run` it is what was said to that run: others may be refused the same transaction.
+    """
+    said = (line.rest.partition(" ")[::2] for line in lines if line.word == "refused")
+    return next((sentence for whose, sentence in said if not run or whose == f"@{run}"), "")
+
+
+def since_applied(lines: list[Line]) -> list[Line]:
+    """Return the lines after the last that says `state applied`, or all of them."""
+    at = [i for i, line in enumerate(lines) if (line.word, line.rest) == ("state", "applied")]
+    return lines[at[-1] + 1 :] if at else lines
 
 
 def tell(
-    transaction: str, lines: list[Line], boot_id: str, uptime: float = 0.0, alive: bool = True
+    transaction: str,
+    lines: list[Line],
+    boot_id: str,
+    uptime: float = 0.0,
+    alive: bool = True,
+    waits: bool = True,
 ) -> Transaction:
     """Return the transaction that a journal tells of.
 
-    `boot_id` and `uptime` are the target's now; `alive` says whether its runner still runs.
+    `boot_id` and `uptime` are the target's now; `alive` says whether its runner still runs, and
+    `waits` whether its timer does.
     """
     begins = [i for i, line in enumerate(lines) if line.word == "begin"]
     run = lines[begins[-1] :] if begins else lines
@@ -70,7 +87,7 @@ def tell(
     lasting = any(line.word == "lasting" for line in run)
     ended = bool(boot and boot_id and boot != boot_id) and not lasting
     armed = [move.seconds for move in told if isinstance(move, TimerArmed)]
-    waits = state in {State.APPLYING, State.APPLIED} and not ended
+    waits = waits and state in _WAITS and boot == boot_id
     written = {m.number for m in told if isinstance(m, ItemMoved) and m.phase == "intent"}
     back = {m.number for m in told if isinstance(m, ItemMoved) and m.phase in _CLOSED}
     return Transaction(
@@ -85,4 +102,6 @@ def tell(
         timer=armed[-1] if armed and waits else None,
         interrupted=state in {State.APPLYING, State.UNDOING} and not alive and not ended,
         written=len(written - back),
+        began=run[0].uptime if begins else 0.0,
+        lasting=lasting,
     )

@@ -1,16 +1,21 @@
 """The loop: a plan applied between two snapshots, for the command line and the screen alike."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from gpudoctor.audit import run_audit
 from gpudoctor.hosts.target import Target
+from gpudoctor.journal import FINAL
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import Move, Plan, State, StateMoved
 from gpudoctor.recording import Kind
-from gpudoctor.snapshots.store import save
+from gpudoctor.snapshots.store import note_begun, note_ended, save
 from gpudoctor.transaction import apply, confirm, watch
+
+# The code of a Refusal after which the target may go on without us.
+_UNKNOWN_END = 5
 
 
 async def apply_between_snapshots(
@@ -18,7 +23,7 @@ async def apply_between_snapshots(
     plan: Plan,
     before: AuditResult,
     confirmed: asyncio.Event | None = None,
-) -> AsyncIterator[Move]:
+) -> AsyncGenerator[Move, None]:
     """Keep the audit that the plan came from, apply, audit again, keep that; yield the journal.
 
     A plan with a timer waits for the event `confirmed`, then confirms over a new login; without
@@ -31,14 +36,23 @@ async def apply_between_snapshots(
             await asyncio.to_thread(save, before, Kind.BEFORE, plan.id)
         except Refusal as refusal:
             raise Refusal(f"nothing was changed: {refusal.sentence}", refusal.code) from refusal
+        await asyncio.to_thread(note_begun, plan)
     state = State.PLANNED
-    async for move in apply(make_target(), plan):
-        state = move.state if isinstance(move, StateMoved) else state
-        yield move
-    if state is State.APPLIED and plan.confirm_within and confirmed is not None:
-        async for move in _confirmed(make_target, plan, confirmed):
-            state = move.state if isinstance(move, StateMoved) else state
-            yield move
+    try:
+        async with aclosing(apply(make_target(), plan)) as moves:
+            async for move in moves:
+                state = move.state if isinstance(move, StateMoved) else state
+                yield move
+        if state is State.APPLIED and plan.confirm_within and confirmed is not None:
+            async with aclosing(_confirmed(make_target, plan, confirmed)) as moves:
+                async for move in moves:
+                    state = move.state if isinstance(move, StateMoved) else state
+                    yield move
+    except Refusal as refusal:
+        if refusal.code != _UNKNOWN_END:
+            note_ended(plan)
+        raise
+    note_ended(plan)
     if state in {State.APPLIED, State.CONFIRMED} and not before.simulated:
         try:
             after = await run_audit(make_target())
@@ -49,21 +63,26 @@ async def apply_between_snapshots(
 
 async def _confirmed(
     make_target: Callable[[], Target], plan: Plan, confirmed: asyncio.Event
-) -> AsyncIterator[Move]:
-    """Wait for the operator or the timer, whichever comes first; yield how it ends."""
+) -> AsyncGenerator[Move, None]:
+    """Wait for the operator or the timer, whichever comes first; yield how it ends.
+
+    Raises Refusal (code 1) where the word comes too late.
+    """
     word = asyncio.ensure_future(confirmed.wait())
     moves = watch(make_target(), plan.id)
     coming = asyncio.ensure_future(anext(moves, None))
     try:
         while True:
             await asyncio.wait({word, coming}, return_when=asyncio.FIRST_COMPLETED)
-            if word.done() and not coming.done():
+            if not coming.done():
                 yield await confirm(make_target(), plan.id)
                 return
             move = coming.result()
             if move is None:
                 return
             yield move
+            if isinstance(move, StateMoved) and move.state in FINAL - {State.APPLIED}:
+                return
             coming = asyncio.ensure_future(anext(moves, None))
     finally:
         word.cancel()

@@ -1,58 +1,59 @@
-"""A plan being applied: each item live, with what was read back; then the result and its undo."""
+"""A transaction: each step live with what was read back, the countdown, and how it ended."""
 
+from math import ceil
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Digits, Footer, Static
 
-from gpudoctor.model.plan import Item, ItemMoved, Plan, State
-from gpudoctor.screens.board import Applying, Board
+from gpudoctor.model.plan import State
+from gpudoctor.screens.applying import Applying
+from gpudoctor.screens.board import Board
+from gpudoctor.screens.journal_text import state_content, steps_content, trouble_content
 from gpudoctor.screens.masthead import Masthead
-from gpudoctor.screens.messages import UndoAsked
-from gpudoctor.screens.words import MUTED, host, host_line
-
-_STATES = {
-    State.PLANNED: ("…", MUTED, "starting on the target"),
-    State.APPLYING: ("…", "$text-primary", "applying"),
-    State.APPLIED: ("✓", "$text-success", "applied and read back"),
-    State.CONFIRMED: ("✓", "$text-success", "applied, read back and confirmed"),
-    State.UNDOING: ("…", "$text-primary", "undoing, in reverse order"),
-    State.UNDONE: ("✓", "$text-success", "undone: the values of before are back"),
-    State.FAILED: ("✗", "bold $text-error", "failed; what had been written was undone"),
-    State.UNDO_FAILED: ("✗", "bold $text-error", "the undo is incomplete"),
-}
-_GLYPHS = {
-    "intent": ("…", "$text-primary"),
-    "done": ("✓", "$text-success"),
-    "undone": ("↶", "$text-success"),
-    "": ("·", MUTED),
-}
+from gpudoctor.screens.messages import ConfirmAsked, UndoAsked
+from gpudoctor.screens.redraw import redraw
+from gpudoctor.screens.words import MUTED, host_line
 
 
 class ApplyScreen(Screen[None]):
-    """Live steps of one transaction. Leaving it stops nothing."""
+    """One transaction, live. Leaving it stops nothing."""
 
     CSS_PATH = "apply.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.back", "Back", id="apply.back", tooltip="Back; nothing is stopped"),
+        Binding(
+            "c", "confirm", "Keep it", id="apply.confirm", tooltip="Confirm: what was applied stays"
+        ),
         Binding("u", "undo", "Undo", id="apply.undo", tooltip="Put the values of before back"),
+        # What the app offers everywhere, and what the footer has no room for here at 80 columns.
+        Binding("r", "app.reaudit", show=False, id="apply.reaudit", tooltip="Read the host anew"),
+        Binding("t", "app.back", show=False, id="apply.close", tooltip="Back; nothing is stopped"),
+        Binding("v", "whole", "All values", id="apply.whole", tooltip="Every value, or a summary"),
     ]
 
     def __init__(self, board: Board) -> None:
         """Take the board."""
         super().__init__()
         self.board = board
+        self._whole = False
+        self._offered: tuple[bool | None, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Lay out the state over the items."""
-        yield Masthead(self.board, "plan")
-        with VerticalScroll(id="journal"):
+        """Lay out the countdown and the state over the steps."""
+        yield Masthead(self.board, "transaction")
+        with Vertical(id="transaction"):
+            with Horizontal(id="countdown"):
+                yield Digits(id="left")
+                yield Static(id="choice")
             yield Static(id="state")
-            yield Static(id="items")
+            with VerticalScroll(id="journal"):
+                yield Static(id="troubles")
+                yield Static(id="items")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -66,72 +67,73 @@ class ApplyScreen(Screen[None]):
         applying = self.board.applying
         if applying is None:
             return
-        self.query_one("#journal").border_title = f"Transaction {_safe(applying.plan.id)}"
-        self.query_one("#state", Static).update(state_line(applying))
-        self.query_one("#items", Static).update(_items(applying))
-        self.refresh_bindings()
+        box = self.query_one("#transaction")
+        box.border_title = host_line(f"Transaction {applying.id}").markup
+        self._draw_countdown(applying)
+        redraw(self.query_one("#state", Static), state_content(applying))
+        troubles = self.query_one("#troubles", Static)
+        troubles.display = bool(applying.troubles) or applying.state is State.UNDO_FAILED
+        redraw(troubles, trouble_content(applying))
+        redraw(self.query_one("#items", Static), steps_content(applying, self._whole))
+        offered = tuple(self.check_action(action, ()) for action in ("confirm", "undo"))
+        if offered != self._offered:  # a footer made anew at each draw would cost most of it
+            self._offered = offered
+            self.refresh_bindings()
+
+    def _draw_countdown(self, applying: Applying) -> None:
+        left = applying.left
+        countdown = self.query_one("#countdown")
+        countdown.display = applying.waits
+        if left is None:
+            return
+        whole = ceil(left)
+        self.query_one("#left", Digits).update(f"{whole // 60}:{whole % 60:02}")
+        redraw(self.query_one("#choice", Static), _choice(applying, whole))
 
     def action_undo(self) -> None:
         """Ask the app to undo."""
         self.post_message(UndoAsked())
 
+    def action_confirm(self) -> None:
+        """Ask the app to keep it."""
+        self.post_message(ConfirmAsked())
+
+    def action_whole(self) -> None:
+        """Show every value, or a summary again."""
+        self._whole = not self._whole
+        self.draw()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer undo once something is applied."""
-        if action != "undo":
-            return True
+        """Offer confirming while it waits, and undo once something is applied."""
         applying = self.board.applying
-        return bool(
-            applying
-            and not applying.busy
-            and applying.state in {State.APPLIED, State.CONFIRMED, State.UNDO_FAILED}
-        )
+        if action == "confirm":
+            return bool(applying and applying.waits and not self.board.read_only)
+        if action == "undo":
+            return bool(applying and not self.board.read_only and _undoable(applying))
+        return True
 
 
-def _safe(text: str) -> str:
-    return host_line(text).markup
+def _undoable(applying: Applying) -> bool:
+    """Return whether there is something to take back, and nobody is taking it back."""
+    if applying.waits:
+        return not applying.asked and not applying.confirmed.is_set()
+    applied = {State.APPLIED, State.CONFIRMED, State.UNDO_FAILED}
+    broken = {State.APPLYING, State.UNDOING} if applying.refused else set()
+    return not applying.busy and applying.state in applied | broken
 
 
-def state_line(applying: Applying) -> Content:
-    """Return the transaction's state in words."""
-    glyph, style, words = _STATES[applying.state]
-    parts = [Content.styled(f"{glyph} {words}", style)]
-    if applying.refused:
-        parts = [Content.assemble(("✗ ", "bold $text-error"), host(applying.refused))]
-    if applying.detail:
-        parts.append(host(applying.detail, MUTED))
-    return Content("\n").join(parts)
-
-
-def _items(applying: Applying) -> Content:
-    plan: Plan = applying.plan
-    lines: list[Content] = []
-    number = 0
-    for step in plan.steps:
-        lines += [Content(""), host_line(step.title, "bold")]
-        for item in step.items:
-            number += 1
-            lines.append(_item(item, applying.moves.get(number)))
-    return Content("\n").join(lines)
-
-
-def _item(item: Item, move: ItemMoved | None) -> Content:
-    phase = move.phase if move else ""
-    glyph, style = _GLYPHS.get(phase, ("!", "$text-warning"))
-    old, new = item.before, item.wanted
-    if phase == "undone":
-        old, new = new, old
-    parts: list[Content | str | tuple[str, str]] = [
-        (f"  {glyph} ", style),
-        host_line(item.name),
-        "  ",
-        host_line(old, MUTED),
-        (" → ", MUTED),
-        host_line(new, "bold"),
-    ]
-    if move is not None:
-        parts += ["  ", host_line(phase, style), (f" {move.seconds:.2f} s", MUTED)]
-        # "done" and "undone" are journalled only once the value read back is the one written
-        read = move.detail or (new if phase in {"done", "undone"} else "")
-        if read:
-            parts += [("  read back ", MUTED), host_line(read)]
-    return Content.assemble(*parts)
+def _choice(applying: Applying, left: int) -> Content:
+    """Return what the operator may do while the clock runs."""
+    if applying.confirmed.is_set():
+        return Content.styled("confirming, over a new login …", "bold")
+    if applying.asked:
+        return Content.styled("taking it back …", "bold")
+    if not left:
+        return Content.styled("time is up: the target is taking it back …", "bold $text-warning")
+    return Content.assemble(
+        ("until the target takes it all back by itself.\n", "bold"),
+        ("c", "bold $text-primary"),
+        (" keeps it, over a new login\n", MUTED),
+        ("u", "bold $text-primary"),
+        (" takes it back at once", MUTED),
+    )

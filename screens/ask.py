@@ -11,7 +11,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
 from gpudoctor.model.error import UnknownHostKey
+from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.words import MUTED, host, host_line
+from gpudoctor.text import one_line
 
 
 class AskScreen(ModalScreen[bool]):
@@ -21,6 +23,10 @@ class AskScreen(ModalScreen[bool]):
         Binding("y", "answer(True)", "Yes", id="ask.yes", tooltip="Answer yes"),
         Binding("n,escape", "answer(False)", "No", id="ask.no", tooltip="Answer no"),
         Binding("left,right", "app.focus_next", show=False, id="ask.move", tooltip="Move"),
+        *(
+            Binding(key, f"scroll({lines})", show=False, id=f"ask.{key}", tooltip="Scroll the text")
+            for key, lines in (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8))
+        ),
     ]
 
     def __init__(self, title: str, text: Content, yes: str, no: str = "Cancel") -> None:
@@ -41,6 +47,10 @@ class AskScreen(ModalScreen[bool]):
     def on_mount(self) -> None:
         """Focus the careful answer."""
         self.query_one("#no").focus()
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll a text that is longer than the screen."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     @on(Button.Pressed)
     def pressed(self, event: Button.Pressed) -> None:
@@ -66,9 +76,34 @@ def host_key_question(error: UnknownHostKey) -> Content:
     )
 
 
-def leaving_question() -> Content:
-    """Return the question whether to leave while a transaction runs."""
-    return Content.assemble(
-        ("A transaction is running. ", "bold"),
-        "It runs on the target and finishes or undoes itself there, with or without this screen.",
-    )
+def leaving_question(applying: Applying, simulated: bool) -> Content:
+    """Return the question whether to leave while a transaction is not over."""
+    left = applying.left
+    if simulated:
+        what, how = "The simulated host ends with this screen.", "Nothing of it is left."
+    elif applying.waits and left is not None:
+        what = "What was applied is not confirmed yet."
+        how = (
+            f"The target takes everything back by itself in {left:.0f} s, with or without this "
+            "screen, unless it is confirmed."
+        )
+    else:
+        what = "A transaction is running."
+        how = (
+            "It runs on the target and finishes or undoes itself there, with or without this "
+            "screen."
+        )
+    return Content.assemble((f"{what} ", "bold"), how)
+
+
+def leaving_words(applying: Applying, label: str, simulated: bool) -> str:
+    """Return what the terminal says once the screen is gone, in plain text."""
+    if simulated:
+        return "gpudoctor: the simulated host ended with the screen"
+    left, name = applying.left, one_line(f"transaction {applying.id} on {label}", 160)
+    if applying.waits and left is not None:
+        return (
+            f"gpudoctor: {name} is taken back in {left:.0f} s unless it is confirmed: "
+            f"`gpudoctor confirm {one_line(applying.id, 60)}`"
+        )
+    return f"gpudoctor: {name} goes on there; `gpudoctor status` tells how it ended"

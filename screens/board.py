@@ -16,7 +16,10 @@ from gpudoctor.model.audited import (
 )
 from gpudoctor.model.fact import Reason
 from gpudoctor.model.finding import Finding, Panel, Status
-from gpudoctor.model.plan import ItemMoved, Move, Plan, State, TimerArmed
+from gpudoctor.model.pending import PendingTold
+from gpudoctor.model.plan import Plan, Transaction
+from gpudoctor.screens.applying import Applying
+from gpudoctor.screens.choice import Chosen, still_there, way_of
 
 
 @runtime_checkable
@@ -37,25 +40,13 @@ class PanelState:
 
 
 @dataclass(slots=True)
-class Applying:
-    """A plan being applied or undone, as its journal tells it."""
+class History:
+    """The transactions that the target keeps, newest first, read at `at` (monotonic seconds)."""
 
-    plan: Plan
-    moves: dict[int, ItemMoved] = field(default_factory=dict)
-    state: State = State.PLANNED
-    detail: str = ""
-    busy: bool = True
-    refused: str = ""
-    deadline: float | None = None
-
-    def take(self, move: Move) -> None:
-        """Add one line of the journal."""
-        if isinstance(move, ItemMoved):
-            self.moves[move.number] = move
-        elif isinstance(move, TimerArmed):
-            self.deadline = time.monotonic() + move.seconds
-        else:
-            self.state, self.detail = move.state, move.detail
+    told: tuple[Transaction, ...] | None = None
+    problem: str = ""
+    reading: bool = False
+    at: float = 0.0
 
 
 @dataclass(slots=True)
@@ -76,10 +67,13 @@ class Board:
     )
     reading: tuple[Panel, ...] = ()
     result: AuditResult | None = None
-    chosen: tuple[str, ...] = ()
+    chosen: Chosen = ()
     plan: Plan | None = None
     plan_problem: str = ""
+    capturing: bool = False
     applying: Applying | None = None
+    plans: dict[str, Plan] = field(default_factory=dict)
+    history: History = field(default_factory=History)
     version: int = 0
 
     def touch(self) -> None:
@@ -125,9 +119,26 @@ class Board:
     @property
     def touched(self) -> tuple[Panel, ...]:
         """Return the panels whose checks the transaction on the board changed."""
-        steps = self.applying.plan.steps if self.applying else ()
-        checks = {step.check for step in steps}
+        checks = self.applying.checks if self.applying else ()
         return tuple(dict.fromkeys(f.panel for f in self.findings if f.id in checks))
+
+    @property
+    def moving(self) -> bool:
+        """Return whether what is shown changes with the clock alone."""
+        return self.running or bool(self.applying and self.applying.unsettled)
+
+    @property
+    def hold(self) -> str:
+        """Return what a plan must wait for, or nothing."""
+        if self.running or self.result is None:
+            return "the audit has ended"
+        if self.applying is not None and self.applying.unsettled:
+            return "the transaction has ended: t shows it"
+        return ""
+
+    def way(self, finding: Finding) -> int | None:
+        """Return which way of a finding is chosen, 0 for the best, None where it is not."""
+        return way_of(self.chosen, finding.id)
 
     def fixable(self, finding: Finding) -> bool:
         """Return whether gpudoctor has a change for the finding."""
@@ -161,8 +172,8 @@ class Board:
         if result.container is not None:
             self.container = str(result.container)
         self.result = merged(self.result, result)
-        ids = {finding.id for finding in self.findings if self.fixable(finding)}
-        self.chosen = tuple(chosen for chosen in self.chosen if chosen in ids)
+        ways = {f.id: len(f.verdict.changes) for f in self.findings if self.fixable(f)}
+        self.chosen = still_there(self.chosen, ways)
         self.running = False
 
 
@@ -210,4 +221,19 @@ def merged(old: AuditResult | None, new: AuditResult) -> AuditResult:
         evidence={**old.evidence, **new.evidence},
         asked={**old.asked, **new.asked},
         container=new.container or old.container,
+        pending=_still_told(old, new),
     )
+
+
+def _still_told(old: AuditResult, new: AuditResult) -> tuple[PendingTold, ...]:
+    """Return what is told of plans by hand: the old word where the new audit did not look."""
+    looked = {finding.id for finding in new.findings}
+    before = {_which(told): told for told in old.pending}
+    return tuple(
+        told if told.pending.check in looked else before.get(_which(told), told)
+        for told in new.pending
+    )
+
+
+def _which(told: PendingTold) -> tuple[str, str, str]:
+    return told.pending.check, told.pending.what, told.pending.accepted

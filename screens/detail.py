@@ -1,10 +1,13 @@
 """One finding in full: what was seen, what should be, why, what to do, and the evidence."""
 
+from collections.abc import Sequence
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from gpudoctor.model.change import Change
 from gpudoctor.model.finding import Finding
 from gpudoctor.screens.board import Board
 from gpudoctor.screens.proof import proof
@@ -69,12 +72,11 @@ class FindingDetail(VerticalScroll):
         verdict = finding.verdict
         parts = [host(verdict.remedy)] if verdict.remedy else []
         if self._board.fixable(finding):
-            titles = " and ".join(change.title for change in verdict.changes[0])
-            can = "gpudoctor can set this and undo it: press "
+            parts += _ways(verdict.changes)
+            mine = all(change.by_hand for change in verdict.changes[0])
+            can = "gpudoctor works it out" if mine else "gpudoctor can set this and undo it"
             parts.append(
-                Content.assemble(
-                    host_line(titles), "\n", (can, "$text-success"), (self._fix_key, "bold")
-                )
+                Content.assemble((f"{can}: press ", "$text-success"), (self._fix_key, "bold"))
             )
         return Content("\n").join(parts)
 
@@ -82,6 +84,17 @@ class FindingDetail(VerticalScroll):
         if self._board.running and not self._board.evidence:
             return Content.styled("shown when the audit has ended", MUTED)
         return proof(self._board.evidence, finding.evidence, lines)
+
+
+def _ways(ways: Sequence[Sequence[Change]]) -> list[Content]:
+    """Return a row a way, numbered where there are several."""
+    return [
+        Content.assemble(
+            (f"way {number} of {len(ways)}: " if len(ways) > 1 else "", MUTED),
+            host_line(" and ".join(change.title for change in way)),
+        )
+        for number, way in enumerate(ways, 1)
+    ]
 
 
 def _summary(finding: Finding | None) -> Content:

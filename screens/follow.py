@@ -1,18 +1,19 @@
-"""Follow an audit, a plan and a transaction onto the board; the engine is imported when used."""
+"""Follow an audit and a plan onto the board; the engine is imported when used."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, UnknownHostKey
 from gpudoctor.model.finding import Panel
-from gpudoctor.model.plan import Move, Plan
 from gpudoctor.screens.board import Board
 from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
     from gpudoctor.audit import Audit
+    from gpudoctor.capture import Captured
     from gpudoctor.hosts.target import Target
 
 _CLOSE_SECONDS = 4.0
@@ -23,15 +24,17 @@ class Follower:
     """What works beside the screens; it writes the board and touches no widget."""
 
     def __init__(self, board: Board, make_target: "Callable[[], Target]") -> None:
-        """Take the board, and how to make a target for each audit and transaction."""
+        """Take the board, and how to make a target for each audit and capture."""
         self._board = board
         self._make_target = make_target
         self._audit: Audit | None = None
         self._target: Target | None = None
+        self._captured: tuple[AuditResult, asyncio.Task[Captured]] | None = None
 
     async def audit(self, panels: Iterable[Panel] = Panel) -> None:
         """Audit these panels to the end. Raises UnknownHostKey: the operator must decide."""
         board, panels = self._board, tuple(panels)
+        await self.forget()
         board.begin(panels)
         try:
             self._audit = audit = await asyncio.to_thread(self._new_audit, panels)
@@ -43,9 +46,9 @@ class Follower:
         except Refusal as refusal:
             board.end(refusal.sentence)
         except Exception as error:  # no traceback ever reaches an operator
-            board.end(f"a fault of gpudoctor's own ended the audit: {_named(error)}")
+            board.end(f"a fault of gpudoctor's own ended the audit: {named(error)}")
         finally:
-            await self.close()
+            await self._close_audit()
             if board.running:
                 board.end()
 
@@ -57,7 +60,11 @@ class Follower:
         return Audit(target, panels)
 
     async def close(self) -> None:
-        """End what the audit runs on the target, within a limit."""
+        """End what an audit or a capture runs on the target, within a limit."""
+        await self.forget()
+        await self._close_audit()
+
+    async def _close_audit(self) -> None:
         audit, self._audit = self._audit, None
         if audit is None:
             return
@@ -82,69 +89,69 @@ class Follower:
         return ""
 
     async def plan(self) -> None:
-        """Plan the board's selection; a newer selection wins."""
+        """Plan the board's selection; a newer selection wins. Raises UnknownHostKey.
+
+        All that the findings offer to change is captured once; every selection plans from that.
+        """
         board = self._board
-        chosen, result = board.chosen, board.result
         board.plan, board.plan_problem = None, ""
         board.touch()
-        if not chosen or result is None:
+        chosen, result = board.chosen, board.result
+        if not chosen or result is None or board.hold:
             return
-        plan, problem = None, ""
         try:
-            from gpudoctor.capture import capture_chosen
             from gpudoctor.plan import make_plan
 
-            captured = await capture_chosen(self._make_target(), result, chosen)
-            plan = make_plan(result, captured, chosen)
+            captured = await self._values(result)
+            if board.chosen == chosen:
+                board.plan = make_plan(result, captured, chosen)
+        except UnknownHostKey as error:
+            board.plan_problem = error.sentence
+            raise
         except Refusal as refusal:
-            problem = refusal.sentence
+            board.plan_problem = refusal.sentence
         except Exception as error:  # no traceback ever reaches an operator
-            problem = f"a fault of gpudoctor's own: {_named(error)}"
-        if board.chosen == chosen:
-            board.plan, board.plan_problem = plan, problem
-            board.touch()
-
-    async def apply(self, plan: Plan) -> None:
-        """Apply a plan; its journal goes to the board."""
-        await self._transact(lambda: self._applied(plan))
-
-    async def undo(self) -> None:
-        """Undo the transaction on the board."""
-        applying = self._board.applying
-        if applying is None:
-            return
-        applying.busy = True
-        number = applying.plan.id
-        await self._transact(lambda: self._undone(number))
-
-    def _applied(self, plan: Plan) -> AsyncIterator[Move]:
-        from gpudoctor.loop import apply_between_snapshots
-
-        assert self._board.result is not None
-        return apply_between_snapshots(self._make_target, plan, self._board.result)
-
-    def _undone(self, transaction: str) -> AsyncIterator[Move]:
-        from gpudoctor.transaction import undo
-
-        return undo(self._make_target(), transaction)
-
-    async def _transact(self, run: Callable[[], AsyncIterator[Move]]) -> None:
-        board = self._board
-        applying = board.applying
-        assert applying is not None
-        board.touch()
-        try:
-            async for move in run():
-                applying.take(move)
-                board.touch()
-        except Refusal as refusal:
-            applying.refused = refusal.sentence
-        except Exception as error:  # no traceback ever reaches an operator
-            applying.refused = f"a fault of gpudoctor's own: {_named(error)}"
+            board.plan_problem = f"a fault of gpudoctor's own: {named(error)}"
         finally:
-            applying.busy = False
             board.touch()
 
+    async def _values(self, result: AuditResult) -> "Captured":
+        """Return the values now of all that can be changed, read once for one audit's result."""
+        if self._captured is None or self._captured[0] is not result:
+            await self.forget()
+            task = asyncio.ensure_future(self._capture(result))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._captured = (result, task)
+        task = self._captured[1]
+        await asyncio.wait([task])  # a newer selection ends this wait, not the task
+        if task.exception() is not None:
+            self._captured = None
+        return task.result()
 
-def _named(error: Exception) -> str:
+    async def _capture(self, result: AuditResult) -> "Captured":
+        from gpudoctor.capture import capture, changes_of
+        from gpudoctor.hosts.target import LiveTarget
+
+        self._board.capturing = True
+        self._board.touch()
+        try:
+            target = await asyncio.to_thread(self._make_target)
+            work = capture(target, changes_of(result.findings))
+            if isinstance(target, LiveTarget):
+                return await work
+            return await asyncio.to_thread(asyncio.run, work)  # it computes, and would block
+        finally:
+            self._board.capturing = False
+            self._board.touch()
+
+    async def forget(self) -> None:
+        """Drop the captured values, ending a capture under way, within a limit."""
+        kept, self._captured = self._captured, None
+        if kept is not None and not kept[1].done():
+            kept[1].cancel()
+            await asyncio.wait([kept[1]], timeout=_CLOSE_SECONDS)
+
+
+def named(error: Exception) -> str:
+    """Return a fault of ours in one line."""
     return one_line(f"{type(error).__name__}: {error}", 240)

@@ -1,5 +1,7 @@
 """The two lines on top of a lasting screen: where we are, who we are there, what was found."""
 
+from math import ceil
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -7,6 +9,7 @@ from textual.widgets import Static
 
 from gpudoctor.model.finding import Impact, Status
 from gpudoctor.screens.board import Board
+from gpudoctor.screens.redraw import redraw
 from gpudoctor.screens.words import IMPACT_STYLES, MUTED, counts, host_line, seconds
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -38,13 +41,15 @@ class Masthead(Vertical):
         board = self._board
         if not self.query("#spent"):  # not composed yet
             return
-        self.query_one("#host", Static).update(self._host())
-        self.query_one("#totals", Static).update(self._totals())
-        self.query_one("#spent", Static).update(self._spent())
+        redraw(self.query_one("#host", Static), self._host())
+        redraw(self.query_one("#totals", Static), self._totals())
+        redraw(self.query_one("#spent", Static), self._spent())
         sentence = self.query_one("#sentence", Static)
-        sentence.display = bool(board.refusal or board.problems or board.without_gpus)
+        sentence.display = bool(
+            board.refusal or self._waits() or board.problems or board.without_gpus
+        )
         sentence.set_class(bool(board.refusal), "-refusal")
-        sentence.update(self._sentence())
+        redraw(sentence, self._sentence())
 
     def _tabs(self) -> Content:
         parts: list[Content] = [Content.styled(" gpudoctor ", "bold $text-primary")]
@@ -91,12 +96,28 @@ class Masthead(Vertical):
             return Content.assemble((turn, "$text-primary"), f" {seconds(board.elapsed)} ")
         return Content.styled(f" {seconds(board.elapsed)} " if board.result else "", MUTED)
 
+    def _waits(self) -> bool:
+        applying = self._board.applying
+        return bool(applying and applying.waits and self._place != "transaction")
+
+    def _waiting(self) -> Content:
+        """Return that a transaction waits for a word, and how long the target still waits."""
+        applying = self._board.applying
+        left = (applying.left if applying else None) or 0.0
+        return Content.assemble(
+            (f" ◷ {ceil(left)} s ", "bold $text-warning"),
+            "until the target takes back what is not confirmed",
+            ("  t shows it", MUTED),
+        )
+
     def _sentence(self) -> Content:
         board = self._board
         if board.refusal:
             return Content.assemble(
                 (" ✗ ", "bold $text-error"), host_line(board.refusal), ("  r retries", MUTED)
             )
+        if self._waits():
+            return self._waiting()
         more = f" (+{len(board.problems) - 1} more)" if len(board.problems) > 1 else ""
         first = board.problems[0] if board.problems else f"no GPU was judged: {board.without_gpus}"
         return Content.assemble((" ! ", "bold $text-warning"), host_line(first), (more, MUTED))

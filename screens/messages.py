@@ -3,7 +3,7 @@
 from textual.message import Message
 
 from gpudoctor.model.finding import Panel
-from gpudoctor.model.plan import Plan
+from gpudoctor.model.plan import Plan, Transaction
 
 
 class PanelAsked(Message):
@@ -40,4 +40,22 @@ class ApplyAsked(Message):
 
 
 class UndoAsked(Message):
-    """Undo the transaction that was just applied."""
+    """Take a transaction back: the one on the board, or one that the target keeps."""
+
+    def __init__(self, told: Transaction | None = None) -> None:
+        """Take the transaction, None for the one on the board."""
+        super().__init__()
+        self.told = told
+
+
+class ConfirmAsked(Message):
+    """Keep what a transaction applied: the one on the board, or one that the target keeps."""
+
+    def __init__(self, told: Transaction | None = None) -> None:
+        """Take the transaction, None for the one on the board."""
+        super().__init__()
+        self.told = told
+
+
+class HistoryAsked(Message):
+    """Read anew what transactions the target keeps."""

@@ -15,6 +15,7 @@ _ACTIONS = (
     ("Audit again", "reaudit", "Read the host anew"),
     ("Go to Audit", "mode('audit')", "The ten panels"),
     ("Go to Plan", "mode('plan')", "Findings by rank, and what would be done"),
+    ("History of changes", "history", "The transactions that the target keeps"),
     ("Filter the findings", "filter", "Keep the rows with some words"),
     ("Help", "help", "Keys and words"),
 )

@@ -13,11 +13,13 @@ from textual.widgets.option_list import Option
 
 from gpudoctor.model.finding import Finding, Status
 from gpudoctor.screens.board import Board, board_of
+from gpudoctor.screens.choice import Chosen, toggled, turned
 from gpudoctor.screens.detail import FindingDetail
 from gpudoctor.screens.masthead import Masthead
 from gpudoctor.screens.messages import ApplyAsked, ChoiceChanged, PanelAsked
-from gpudoctor.screens.preview import in_one_line, preview
-from gpudoctor.screens.ranked import heading, ranked, row
+from gpudoctor.screens.preview import in_one_line, preview, way_shown
+from gpudoctor.screens.ranked import heading, pending_rows, ranked, row
+from gpudoctor.screens.redraw import redraw
 from gpudoctor.screens.script import ScriptScreen
 from gpudoctor.screens.words import NAMES, ORDER
 
@@ -32,6 +34,7 @@ class PlanScreen(Screen[None]):
         Binding(
             "space", "choose", "Select", id="plan.choose", tooltip="Select or drop the finding"
         ),
+        Binding("o", "other", "Way", id="plan.other", tooltip="Take another way to the same end"),
         Binding(
             "a", "apply", "Apply", id="plan.apply", tooltip="Apply the selection, after asking"
         ),
@@ -39,7 +42,10 @@ class PlanScreen(Screen[None]):
         Binding(
             "slash", "filter", "Filter", id="plan.filter", tooltip="Keep rows with these words"
         ),
-        Binding("s", "status", "Status", id="plan.status", tooltip="Show one status, or all"),
+        # The footer has no room for these at 80 columns; help lists them.
+        Binding("s", "status", show=False, id="plan.status", tooltip="Show one status, or all"),
+        Binding("r", "app.reaudit", show=False, id="plan.reaudit", tooltip="Read the host anew"),
+        Binding("t", "app.transaction", show=False, id="plan.last", tooltip="What was applied"),
         Binding(
             "escape", "clear", "Clear", show=False, id="plan.clear", tooltip="Clear the filter"
         ),
@@ -77,27 +83,35 @@ class PlanScreen(Screen[None]):
         self.query_one("#ranked").focus()
         self.call_after_refresh(self.draw)
 
+    def on_resize(self) -> None:
+        """Draw again: lines depend on the width."""
+        self.call_after_refresh(self.draw)
+
     def draw(self) -> None:
         """Show the board; the cursor stays on its finding."""
         self.query_one(Masthead).draw()
         query = self.query_one("#filter", Input).value
         wide = self.has_class("-wide")
-        key = (tuple(self.board.findings), query, self._only, self.board.chosen, wide)
+        pending = self.board.result.pending if self.board.result else ()
+        findings = tuple(self.board.findings)
+        key = (findings, query, self._only, self.board.chosen, wide, pending)
         if key != self._listed:
             self._listed = key
             self._fill(query)
         self._show()
-        self.query_one("#steps", Static).update(preview(self.board))
         box = self.query_one("#preview")
+        width = box.scrollable_content_region.width or 80
+        redraw(self.query_one("#steps", Static), preview(self.board, width))
         plan = self.board.plan
-        box.border_title = "Plan" if plan is None or not plan.steps else in_one_line(plan)
+        box.border_title = (plan and in_one_line(plan)) or "Plan"
+        self.query_one("#right").set_class(bool(self.board.chosen), "-chosen")
 
     def _fill(self, query: str) -> None:
         listing = self.query_one("#ranked", OptionList)
         now = self._current()
         wanted = self._go_to or (now.id if now else "")
-        options: list[Option] = []
-        self._rows = []
+        options = [Option(line, disabled=True) for line in self._pending(query)]
+        self._rows = [None] * len(options)
         for status, findings in ranked(self.board.findings, query, self._only):
             options.append(Option(heading(status, len(findings), not options), disabled=True))
             self._rows.append(None)
@@ -108,13 +122,18 @@ class PlanScreen(Screen[None]):
         at = next((i for i, f in enumerate(self._rows) if f is not None and f.id == wanted), None)
         if at is not None:
             self._go_to = ""
-        listing.highlighted = at if at is not None else 1 if len(options) > 1 else None
+        first = next((i for i, finding in enumerate(self._rows) if finding is not None), None)
+        listing.highlighted = at if at is not None else first
         self._caption(listing)
+
+    def _pending(self, query: str) -> list[Content]:
+        """Return the rows about what is done by hand, where the list is whole."""
+        return [] if query or self._only else pending_rows(self.board.result)
 
     def _row(self, finding: Finding) -> Content:
         fixable = self.board.fixable(finding)
         wide = self.has_class("-wide")
-        return row(finding, fixable, finding.id in self.board.chosen, wide)
+        return row(finding, fixable, self.board.way(finding), wide)
 
     def _caption(self, listing: OptionList) -> None:
         shown = "all findings" if self._only is None else NAMES[self._only]
@@ -165,12 +184,22 @@ class PlanScreen(Screen[None]):
                 "gpudoctor does not change this one itself: `to do` says how, by hand", markup=False
             )
             return
-        chosen = list(self.board.chosen)
-        if finding.id in chosen:
-            chosen.remove(finding.id)
-        else:
-            chosen.append(finding.id)
-        self.board.chosen = tuple(chosen)
+        self._choose(toggled(self.board.chosen, finding.id))
+
+    def action_other(self) -> None:
+        """Take the next way of the finding, or the best again after the last."""
+        finding = self._current()
+        if finding is None or not self.board.fixable(finding):
+            return
+        ways = len(finding.verdict.changes)
+        if ways < 2:
+            self.notify("there is only this one way", markup=False)
+            return
+        now = way_shown(self.board, finding) if self.board.way(finding) is not None else 1
+        self._choose(turned(self.board.chosen, finding.id, now, ways))
+
+    def _choose(self, chosen: Chosen) -> None:
+        self.board.chosen = chosen
         self.post_message(ChoiceChanged())
 
     def action_apply(self) -> None:
@@ -178,15 +207,20 @@ class PlanScreen(Screen[None]):
         plan = self.board.plan
         if self.board.read_only:
             self.notify("read-only: nothing is written", severity="warning", markup=False)
-        elif plan is None or not plan.steps:
+        elif plan is None and self.board.chosen:
+            self.notify("the plan is not there yet", markup=False)
+        elif plan is None or not (plan.steps or plan.by_hand):
             self.notify("nothing is planned: space selects a finding", markup=False)
         else:
             self.post_message(ApplyAsked(plan))
 
     def action_script(self) -> None:
         """Show the script that would run, byte for byte."""
-        if self.board.plan is not None:
-            self.app.push_screen(ScriptScreen(self.board.plan.script))
+        plan = self.board.plan
+        if plan is not None and plan.script:
+            self.app.push_screen(ScriptScreen(plan.script))
+        else:
+            self.notify("there is no script: nothing selected would run", markup=False)
 
     def action_filter(self) -> None:
         """Open the filter."""

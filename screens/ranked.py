@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from textual.content import Content
 
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.finding import Finding, Needs, Status
+from gpudoctor.model.pending import Outcome
 from gpudoctor.screens.words import (
     HEADINGS,
     IMPACT_STYLES,
@@ -12,9 +14,17 @@ from gpudoctor.screens.words import (
     NAMES,
     ORDER,
     STYLES,
+    host,
     mark,
     subject,
 )
+
+_OUTCOMES = {
+    Outcome.DONE: ("✓", "$text-success"),
+    Outcome.NOT_YET: ("·", "$text-warning"),
+    Outcome.DIFFERENTLY: ("!", "$text-warning"),
+    Outcome.UNKNOWN: ("?", MUTED),
+}
 
 
 def kept(finding: Finding, words: Iterable[str]) -> bool:
@@ -62,15 +72,32 @@ def heading(status: Status, number: int, first: bool) -> Content:
     )
 
 
-def row(finding: Finding, fixable: bool, chosen: bool, wide: bool) -> Content:
-    """Return one line: the box where gpudoctor has a fix, status, impact, class, summary, panel."""
+def pending_rows(result: AuditResult | None) -> list[Content]:
+    """Return what was accepted to be done by hand: a heading, and a row for each outcome."""
+    if result is None or not result.pending:
+        return []
+    from gpudoctor.report import pending_lines
+
+    words = "Accepted, to be done by hand"
+    head = Content.assemble((words, "bold"), (f"  {len(result.pending)}", MUTED))
+    rows = []
+    for told, line in zip(result.pending, pending_lines(result), strict=True):
+        glyph, style = _OUTCOMES[told.outcome]
+        rows.append(Content.assemble((f"    {glyph} ", style), host(line)))
+    return [head, *rows]
+
+
+def row(finding: Finding, fixable: bool, way: int | None, wide: bool) -> Content:
+    """Return one line: the box where there is a plan (with a way's number where one was chosen),
+    status, impact, class, summary, panel.
+    """
     verdict = finding.verdict
-    box = ("[x] " if chosen else "[ ] ") if fixable else "    "
+    box = f"[{' ' if way is None else way or 'x'}] " if fixable else "    "
     word, style = NAMES[finding.status], STYLES[finding.status]
     if finding.status is Status.ISSUE:
         word, style = f"{verdict.impact:<8} {verdict.cls}", IMPACT_STYLES[verdict.impact]
     return Content.assemble(
-        (box, "bold $text-primary" if chosen else MUTED),
+        (box, MUTED if way is None else "bold $text-primary"),
         mark(finding),
         " ",
         (f"{word:<13}", style),

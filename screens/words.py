@@ -113,3 +113,16 @@ def _plural(status: Status, number: int) -> str:
 def seconds(value: float) -> str:
     """Return a duration in s, with the digits that matter."""
     return f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
+
+
+def number_of(number: int, thing: str) -> str:
+    """Return how many of a thing, in words: `1 change`, `3 changes`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def hanging(first: Content, text: Content, width: int) -> Content:
+    """Return text behind `first`, wrapped at `width` cells so that all its lines begin there."""
+    indent = first.cell_length
+    lines = text.wrap(max(20, width - indent)) or [Content("")]
+    rest = [Content(" " * indent) + line for line in lines[1:]]
+    return Content("\n").join([first + lines[0], *rest])

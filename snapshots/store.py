@@ -46,6 +46,31 @@ def keep_script(plan: Plan) -> Path:
     return path
 
 
+def note_begun(plan: Plan) -> None:
+    """Note that a transaction is watched from here; the note outlives a killed client."""
+    write_whole(_note(plan.machine_id, plan.label, plan.id), b"")
+
+
+def note_ended(plan: Plan) -> None:
+    """Take the note away: how the transaction ended was seen here."""
+    _note(plan.machine_id, plan.label, plan.id).unlink(missing_ok=True)
+
+
+def unseen(machine_id: str, label: str) -> set[str]:
+    """Return the transactions that began from here, and whose end nobody here saw."""
+    found = machine_folder(machine_id, label).glob("*.watched")
+    return {path.name.removesuffix(".watched") for path in found}
+
+
+def forget_unseen(machine_id: str, label: str, transaction: str) -> None:
+    """Take the note of one transaction away: the operator was told of it."""
+    _note(machine_id, label, transaction).unlink(missing_ok=True)
+
+
+def _note(machine_id: str, label: str, transaction: str) -> Path:
+    return machine_folder(machine_id, label) / f"{transaction}.watched"
+
+
 def write_whole(path: Path, raw: bytes) -> None:
     """Write a file that nobody else can read, on disk before it has its name."""
     new = path.with_name(f".{path.name}.{os.getpid()}")

@@ -6,12 +6,19 @@ For PNG, with Fira Code installed and the size that the SVG's viewBox names:
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from gpudoctor.app import GpuDoctor
+from gpudoctor.model.plan import State, Transaction
+from gpudoctor.screens.apply import ApplyScreen
+from gpudoctor.screens.ask import AskScreen
+from gpudoctor.screens.recovery import RecoveryScreen
+from gpudoctor.screens.told import waits
+
+Step = str | Callable[[GpuDoctor], bool]
 
 
 async def settle(pilot: Pilot[None], condition: Callable[[], bool], limit: float = 30.0) -> None:
@@ -23,37 +30,118 @@ async def settle(pilot: Pilot[None], condition: Callable[[], bool], limit: float
     await pilot.pause()
 
 
-async def picture(app: GpuDoctor, size: tuple[int, int], keys: list[str], theme: str = "") -> str:
-    """Run the app at a size, wait for the audit, press the keys, and return the SVG."""
+async def picture(
+    app: GpuDoctor, size: tuple[int, int], steps: Sequence[Step], theme: str = ""
+) -> str:
+    """Run the app at a size, wait for the audit, press keys and wait for conditions; return SVG."""
     async with app.run_test(size=size) as pilot:
         app.theme = theme or "gpudoctor-dark"
         await settle(pilot, lambda: app.board.result is not None and not app.board.running)
-        for key in keys:
-            await pilot.press(key)
-            await settle(pilot, lambda: True)
+        for step in steps:
+            if isinstance(step, str):
+                await pilot.press(step)
+                await settle(pilot, lambda: True)
+            else:
+                await settle(pilot, lambda ready=step: ready(app))  # type: ignore[misc]
         return app.export_screenshot(title="gpudoctor")
 
 
-PICTURES: dict[str, tuple[tuple[int, int], list[str], str]] = {
-    "audit-160x45": ((160, 45), [], ""),
-    "audit-80x24": ((80, 24), [], ""),
-    "audit-200x60": ((200, 60), [], ""),
-    "audit-light": ((160, 45), ["down"], "gpudoctor-light"),
-    "panel-160x45": ((160, 45), ["down", "right", "enter"], ""),
-    "panel-80x24": ((80, 24), ["down", "right", "enter"], ""),
-    "plan-160x45": ((160, 45), ["2", "down", "down", "down", "space"], ""),
-    "plan-80x24": ((80, 24), ["2", "down", "down", "down", "space"], ""),
-    "plan-light": ((160, 45), ["2", "down", "down", "down", "space"], "gpudoctor-light"),
-    "help-160x45": ((160, 45), ["question_mark"], ""),
+def _choose(*checks: str) -> Callable[[GpuDoctor], bool]:
+    """Return a step that selects checks and waits for their plan."""
+
+    def chosen(app: GpuDoctor) -> bool:
+        if app.board.chosen != checks:
+            app.board.chosen = checks
+            app._replan()
+        return app.board.plan is not None
+
+    return chosen
+
+
+def _asked(app: GpuDoctor) -> bool:
+    return isinstance(app.screen, AskScreen)
+
+
+def _half(app: GpuDoctor) -> bool:
+    applying = app.board.applying
+    return applying is not None and applying.latest * 2 > len(applying.plan.items)  # type: ignore[union-attr]
+
+
+def _waits(app: GpuDoctor) -> bool:
+    applying = app.board.applying
+    return isinstance(app.screen, ApplyScreen) and bool(applying and applying.waits)
+
+
+def _over(app: GpuDoctor) -> bool:
+    applying = app.board.applying
+    return bool(applying and not applying.unsettled) and not app.board.running
+
+
+def _listed(app: GpuDoctor) -> bool:
+    return app.board.history.told is not None and not app.board.history.reading
+
+
+def _left_behind(app: GpuDoctor) -> bool:
+    """Show what an interrupted session leaves: the demo's machine has none."""
+    if not isinstance(app.screen, RecoveryScreen):
+        told = Transaction(
+            "20261130-081504-3fa2c1",
+            State.APPLYING,
+            "ana@laptop",
+            "2026-11-30T08:15:04Z",
+            ("scaling_governor = performance (256 files)", "sysctl vm.swappiness = 10"),
+            ("kern-governor", "kern-swappiness"),
+            "",
+            interrupted=True,
+            written=131,
+        )
+        app.push_screen(RecoveryScreen(told, app.board.label, 1, False))
+    return isinstance(app.screen, RecoveryScreen) and not waits(app.screen.told)
+
+
+_SMALL, _USUAL, _LARGE = (80, 24), (160, 45), (200, 60)
+_ONE: list[Step] = ["2", _choose("kern-numa-balancing", "kern-swappiness")]
+_MANY: list[Step] = [
+    "2",
+    _choose("kern-swappiness", "kern-dirty", "kern-cstate-exit:3", "kver-cpufreq-driver"),
+]
+_RUNS: list[Step] = [*_MANY, "a", _asked, "y"]
+_RISKY: list[Step] = ["2", _choose("kern-dirty", "pcie-max-read-req"), "a", _asked, "y", _waits]
+_PAST: list[Step] = [*_ONE, "a", _asked, "y", _over, "escape", *_RISKY, "h", _listed]
+
+PICTURES: dict[str, tuple[tuple[int, int], list[Step], str]] = {
+    "audit-160x45": (_USUAL, [], ""),
+    "audit-80x24": (_SMALL, [], ""),
+    "audit-200x60": (_LARGE, [], ""),
+    "audit-light": (_USUAL, ["down"], "gpudoctor-light"),
+    "panel-160x45": (_USUAL, ["down", "right", "enter"], ""),
+    "panel-80x24": (_SMALL, ["down", "right", "enter"], ""),
+    "plan-160x45": (_USUAL, _MANY, ""),
+    "plan-80x24": (_SMALL, _MANY, ""),
+    "plan-200x60": (_LARGE, _MANY, ""),
+    "plan-40x10": ((40, 10), _MANY, ""),
+    "plan-light": (_USUAL, _MANY, "gpudoctor-light"),
+    "ask-160x45": (_USUAL, [*_MANY, "a", _asked], ""),
+    "ask-80x24": (_SMALL, [*_MANY, "a", _asked], ""),
+    "apply-160x45": (_USUAL, [*_RUNS, _half], ""),
+    "apply-80x24": (_SMALL, [*_RUNS, _half], ""),
+    "countdown-160x45": (_USUAL, _RISKY, ""),
+    "countdown-80x24": (_SMALL, _RISKY, ""),
+    "countdown-light": (_USUAL, _RISKY, "gpudoctor-light"),
+    "history-160x45": (_USUAL, _PAST, ""),
+    "history-80x24": (_SMALL, _PAST, ""),
+    "recovery-160x45": (_USUAL, [_left_behind], ""),
+    "recovery-80x24": (_SMALL, [_left_behind], ""),
+    "help-160x45": (_USUAL, ["question_mark"], ""),
 }
 
 
-def demo() -> GpuDoctor:
-    """Return the app on the demo host."""
+def demo(pace: tuple[float, float] = (0.0, 0.05)) -> GpuDoctor:
+    """Return the app on the demo host, whose answers take so long, in seconds."""
     from gpudoctor.hosts.simulated_target import SimulatedTarget, demo_machine
 
     machine = demo_machine()
-    return GpuDoctor(lambda: SimulatedTarget(machine, (0.0, 0.05)))
+    return GpuDoctor(lambda: SimulatedTarget(machine, pace))
 
 
 def main() -> None:
@@ -61,8 +149,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or PICTURES:
-        size, keys, theme = PICTURES[name]
-        svg = asyncio.run(picture(demo(), size, keys, theme))
+        size, steps, theme = PICTURES[name]
+        svg = asyncio.run(picture(demo((0.05, 0.05)), size, steps, theme))
         (folder / f"{name}.svg").write_text(svg)
 
 

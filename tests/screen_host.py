@@ -1,10 +1,13 @@
 """A scripted audit for the screens: findings of every status, without running a check."""
 
-from collections.abc import AsyncIterator, Iterable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from gpudoctor.capture import Captured
 from gpudoctor.model import Class, Evidence, Finding, Impact, Needs, Panel, Sysctl, Verdict
@@ -17,10 +20,21 @@ from gpudoctor.model.audited import (
     Judged,
     PanelDone,
 )
+from gpudoctor.model.error import Refusal
 from gpudoctor.model.fact import Reason
 from gpudoctor.model.finding import good, info, issue, non_issue, unknown
 from gpudoctor.model.place import ContainerRef
-from gpudoctor.model.plan import Item, Plan, Step
+from gpudoctor.model.plan import (
+    Item,
+    ItemMoved,
+    Move,
+    Plan,
+    State,
+    StateMoved,
+    Step,
+    TimerArmed,
+    Transaction,
+)
 
 HOSTILE = "[/x] [madvise] \x1b]0;title\x07 \u202eevil"
 
@@ -146,6 +160,100 @@ def scripted_target() -> Any:
 async def nothing_captured(*_: object) -> Captured:
     """Capture nothing: the scripted host has no shell."""
     return {}
+
+
+class ScriptedTransactions:
+    """Stands in for the target's transactions; what it was asked is in `calls`.
+
+    `apply` stops at its first item until `gate` is set; a plan with a timer then waits until it is
+    confirmed, taken back, or `fires` is set.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing on the target, and an open gate."""
+        self.calls: list[str] = []
+        self.kept: list[Transaction] = []
+        self.gate, self.fires, self.back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self.refuses: list[Refusal] = []
+        self.moves: list[Move] = [ItemMoved(1, "done", 0.02, "0"), StateMoved(State.APPLIED)]
+
+    def replace_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Stand in wherever the loop and the screens ask the target."""
+        monkeypatch.setattr("gpudoctor.loop.save", lambda *_: None)
+        monkeypatch.setattr("gpudoctor.loop.run_audit", self._audited)
+        for module, names in (
+            ("gpudoctor.loop", ("apply", "watch", "confirm")),
+            ("gpudoctor.transaction", ("undo", "watch", "confirm", "transactions")),
+        ):
+            for name in names:
+                monkeypatch.setattr(f"{module}.{name}", getattr(self, name))
+
+    async def _audited(self, target: object) -> AuditResult:
+        return RESULT
+
+    def _refuse(self) -> None:
+        if self.refuses:
+            raise self.refuses.pop(0)
+
+    async def apply(self, target: object, plan: Plan) -> AsyncGenerator[Move, None]:
+        """Yield the moves, the first item's intent before the gate."""
+        self._refuse()
+        self.calls.append("apply")
+        if plan.confirm_within:
+            yield TimerArmed(plan.confirm_within)
+        yield StateMoved(State.APPLYING)
+        yield ItemMoved(1, "intent", 0.01)
+        await self.gate.wait()
+        for move in self.moves:
+            yield move
+        self.calls.append("applied")
+
+    async def watch(self, target: object, transaction: str) -> AsyncGenerator[Move, None]:
+        """Yield the end once the timer fires, or the transaction is taken back."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.fires, self.back)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        why = "" if self.back.is_set() else "nobody confirmed within 60 s"
+        yield StateMoved(State.UNDONE, why)
+
+    async def confirm(self, target: object, transaction: str) -> StateMoved:
+        """Keep it."""
+        self._refuse()
+        self.calls.append(f"confirm {transaction}")
+        return StateMoved(State.CONFIRMED)
+
+    async def undo(self, target: object, transaction: str) -> AsyncGenerator[Move, None]:
+        """Put the first item back."""
+        self._refuse()
+        self.calls.append(f"undo {transaction}")
+        yield StateMoved(State.UNDOING)
+        yield ItemMoved(1, "undone", 0.03, "1")
+        yield StateMoved(State.UNDONE)
+        self.kept = [replace(t, state=State.UNDONE) for t in self.kept]
+        self.back.set()
+
+    async def transactions(self, target: object) -> list[Transaction]:
+        """Return what is kept."""
+        self._refuse()
+        return list(self.kept)
+
+
+def told(state: State = State.CONFIRMED, **more: Any) -> Transaction:
+    """Return a transaction of another client's that the target keeps."""
+    base = Transaction(
+        "20261129-081504-3fa2c1",
+        state,
+        "ana@laptop",
+        "2026-11-29T08:15:04Z",
+        ("sysctl vm.swappiness = 1",),
+        ("kern-swappiness",),
+        "b1",
+    )
+    return replace(base, **more)
 
 
 def plan_of(result: AuditResult, captured: Captured, chosen: Iterable[str]) -> Plan:

@@ -45,6 +45,10 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
         (["frobnicate"], 2, "invalid choice"),
         (["audit", "--json", "--plain"], 2, "not allowed with"),
         (["audit", "--fail-on", "never"], 2, "invalid choice"),
+        (["fix", "kern-numa-balancing:0", "--demo"], 2, "named by its number"),
+        (["fix", "kern-numa-balancing", "--demo", "--confirm-within", "60"], 2, "60s, 2m or 0"),
+        (["fix"], 2, "required: CHECK[:N]"),
+        (["status", "--yes"], 2, "unrecognized"),
     ],
 )
 def test_wrong_usage(
@@ -93,7 +97,15 @@ def test_probes_are_printed_word_for_word(capsys: pytest.CaptureFixture[str]) ->
     assert "head -v -c" in out and "nvidia-smi -q -x" in out and "exec env GPD=MARK sh" in out
 
 
-@pytest.mark.parametrize("verb", [["fix", "kern-numa-balancing", "--yes"], ["rollback", "--yes"]])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["fix", "kern-numa-balancing", "--yes"],
+        ["rollback", "--yes"],
+        ["confirm"],
+        ["clean", "--yes"],
+    ],
+)
 def test_what_changes_nothing_is_refused(
     verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,3 +208,30 @@ def test_a_recording_that_cannot_be_written_leaves_the_old_one(
     code, _, err = run(capsys, "record", str(file), "--demo")
     assert code == 3 and "No space left" in err
     assert file.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["demo.toml"]
+
+
+def test_every_writing_verb_speaks_json_on_the_demo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    fix = ["fix", "kern-numa-balancing", "--demo", "--yes", "--json", "--confirm-within", "60s"]
+    code, out, _ = run(capsys, *fix)
+    name = json.loads(out)["plan"]["id"]
+    assert (code, json.loads(out)["confirm"]) == (0, f"gpudoctor confirm {name}")
+    _, out, _ = run(capsys, "status", "--demo", "--json", "--read-only")
+    assert [one["id"] for one in json.loads(out)["transactions"]] == [name]
+    code, out, _ = run(capsys, "clean", "--demo", "--json", "--yes")
+    assert code == 1 and json.loads(out)["stays"][0]["id"] == name
+    code, out, _ = run(capsys, "confirm", "--demo", "--json")
+    assert (code, json.loads(out)["state"]) == (0, "confirmed")
+    code, out, _ = run(capsys, "rollback", "--demo", "--json", "--yes")
+    assert (code, json.loads(out)["moves"][-1]["state"]) == (0, "undone")
+    code, out, _ = run(capsys, "clean", "--demo", "--json", "--yes")
+    assert (code, json.loads(out)["removed"]) == (0, [name])
+
+
+def test_status_of_an_unreachable_host_is_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rubbish").write_bytes(b"\x00\x01")
+    assert run(capsys, "status", "--from", str(tmp_path / "rubbish"))[0] == 3

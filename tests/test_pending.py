@@ -114,9 +114,6 @@ def test_a_damaged_file_counts_as_nothing(text: str) -> None:
 def test_every_report_tells_it() -> None:
     accept()
     result = result_of(bad())
-    told = AuditResult(
-        **{f: getattr(result, f) for f in _FIELDS}, pending=pending.tell_pending(result)
-    )
+    told = replace(result, pending=pending.tell_pending(result))
     for text in (plain(told, 500), markdown(told), audit_json(told)):
         assert "the host was not rebooted since" in text
-

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
@@ -9,9 +10,11 @@ from textual.pilot import Pilot
 from gpudoctor.app import GpuDoctor
 from gpudoctor.hosts.target import Target
 from gpudoctor.model.audited import AuditResult, Connected, Event
+from gpudoctor.model.change import Worked
 from gpudoctor.model.error import HostUnreachable, UnknownHostKey
 from gpudoctor.model.finding import Panel
-from gpudoctor.model.plan import ItemMoved, Plan, State, StateMoved
+from gpudoctor.model.plan import ByHand, ItemMoved, Plan, State, StateMoved, Transaction
+from gpudoctor.screens.recovery import RecoveryScreen
 from tests.pictures import settle
 from tests.screen_host import (
     FINDINGS,
@@ -22,9 +25,10 @@ from tests.screen_host import (
     plan_of,
     poisoned,
     scripted_target,
+    told,
 )
 
-POISON: AuditResult = poisoned(RESULT)
+POISON: AuditResult = replace(poisoned(RESULT), user="root")
 RAW = ("\x1b", "\x07", "\u202e", "\x9b", "\x7f")
 
 
@@ -56,15 +60,23 @@ def hostile_plan(result: AuditResult, captured: object, chosen: object) -> Plan:
     """Return a plan whose every string is hostile, with everything in it that a plan may have."""
     plan: Plan = poisoned(plan_of(RESULT, {}, ("kern-numa-balancing", "kern-swappiness")))
     words = ((HOSTILE, HOSTILE),)
-    return Plan(*(HOSTILE,) * 5, plan.steps, HOSTILE, HOSTILE, words, (HOSTILE,))
+    steps = tuple(replace(step, unproven=True) for step in plan.steps)
+    by_hand = (ByHand(HOSTILE, Worked(HOSTILE, (HOSTILE,), (HOSTILE,), caution=HOSTILE)),)
+    return Plan(*(HOSTILE,) * 5, steps, HOSTILE, HOSTILE, words, (HOSTILE,), by_hand)
 
 
 async def hostile_apply(target: Target, plan: Plan) -> AsyncIterator[ItemMoved | StateMoved]:
     """Move with hostile details, and end applied."""
     yield StateMoved(State.APPLYING, HOSTILE)
     yield ItemMoved(1, HOSTILE, 0.1, HOSTILE)
-    yield ItemMoved(2, "done", 0.1, HOSTILE)
-    yield StateMoved(State.APPLIED, HOSTILE)
+    yield ItemMoved(2, "stuck", 0.1, HOSTILE)
+    yield StateMoved(State.UNDO_FAILED, HOSTILE)
+
+
+async def hostile_transactions(target: Target) -> list[Transaction]:
+    """Keep one that was interrupted."""
+    found: Transaction = replace(poisoned(told(State.APPLYING)), interrupted=True, written=2)
+    return [found]
 
 
 @pytest.fixture
@@ -72,10 +84,12 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everything that a host or the engine says hostile."""
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setattr("gpudoctor.audit.Audit", HostileAudit)
-    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
+    monkeypatch.setattr("gpudoctor.capture.capture", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", hostile_plan)
     monkeypatch.setattr("gpudoctor.loop.apply", hostile_apply)
     monkeypatch.setattr("gpudoctor.transaction.undo", hostile_apply)
+    monkeypatch.setattr("gpudoctor.transaction.transactions", hostile_transactions)
+    monkeypatch.setattr("gpudoctor.snapshots.pending.accept", lambda *_: None)
 
 
 async def clean_and_whole(pilot: Pilot[None], *, says: str = "[madvise]") -> None:
@@ -104,6 +118,8 @@ async def test_grid_and_every_panel(hostile: None, size: tuple[int, int]) -> Non
     app = GpuDoctor(scripted_target)
     async with app.run_test(size=size, notifications=True) as pilot:
         await ready(pilot, app)
+        await settle(pilot, lambda: isinstance(app.screen, RecoveryScreen))
+        await pilot.press("n")
         await clean_and_whole(pilot)
         await pilot.press("enter")
         for panel in Panel:
@@ -119,7 +135,11 @@ async def test_plan_script_apply_and_undo(hostile: None) -> None:
     app = GpuDoctor(scripted_target)
     async with app.run_test(size=(160, 45), notifications=True) as pilot:
         await ready(pilot, app)
-        await pilot.press("2")
+        await settle(pilot, lambda: isinstance(app.screen, RecoveryScreen))
+        await clean_and_whole(pilot)
+        await pilot.press("n", "h")
+        await clean_and_whole(pilot)
+        await pilot.press("escape", "2")
         await pilot.press("down", "down", "space", "space", "space")
         await settle(pilot, lambda: app.board.plan is not None)
         await clean_and_whole(pilot)
@@ -127,6 +147,8 @@ async def test_plan_script_apply_and_undo(hostile: None) -> None:
         await clean_and_whole(pilot)
         await pilot.press("escape", "a")
         await clean_and_whole(pilot, says="Apply?")
+        await pilot.press("y")
+        await clean_and_whole(pilot, says="Sure?")
         await pilot.press("y")
         await settle(pilot, lambda: bool(app.board.applying) and not app.board.applying.busy)  # type: ignore[union-attr]
         await clean_and_whole(pilot)

@@ -37,7 +37,7 @@ def still() -> Iterator[None]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the audit, the planner and the transaction by scripted ones."""
     monkeypatch.setattr("gpudoctor.audit.Audit", ScriptedAudit)
-    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
+    monkeypatch.setattr("gpudoctor.capture.capture", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", plan_of)
 
 
@@ -79,14 +79,14 @@ async def test_apply_asks_once_shows_steps_and_undoes(
         assert calls == []
         await ask(pilot, "a")
         await wait_for(pilot, lambda: isinstance(app.screen, ApplyScreen))
-        await wait_for(pilot, lambda: "intent" in shown(app))
+        await wait_for(pilot, lambda: "writing" in shown(app))
         await press(pilot, "escape", "1")  # leaving the screen stops nothing
         gate.set()
         await wait_for(pilot, lambda: calls == ["apply", "applied"])
         await press(pilot, "2", "t")
         await wait_for(pilot, lambda: "read back" in shown(app))
         await ask(pilot, "u")
-        await wait_for(pilot, lambda: "undone" in shown(app))
+        await wait_for(pilot, lambda: "put back" in shown(app))
         assert calls[-1] == "undo 20261130-1"
 
 
@@ -100,7 +100,7 @@ async def test_quitting_while_applying_says_the_target_finishes(
         await press(pilot, "2", "down", "down", "space")
         await wait_for(pilot, lambda: app.board.plan is not None)
         await ask(pilot, "a")
-        await wait_for(pilot, lambda: "intent" in shown(app))
+        await wait_for(pilot, lambda: "writing" in shown(app))
         await press(pilot, "q")
         await wait_for(pilot, lambda: "with or without" in shown(app))
         await press(pilot, "n")

@@ -16,9 +16,11 @@ from gpudoctor.screens.ask import AskScreen
 from gpudoctor.screens.audit import AuditScreen
 from gpudoctor.screens.card import PanelCard
 from gpudoctor.screens.help import HelpScreen
+from gpudoctor.screens.history import HistoryScreen
 from gpudoctor.screens.key_values import KEY_VALUES
 from gpudoctor.screens.panel import PanelScreen
 from gpudoctor.screens.plan import PlanScreen
+from gpudoctor.screens.recovery import RecoveryScreen
 from tests.screen_host import ScriptedAudit, nothing_captured, plan_of, scripted_target
 from tests.screen_pilot import press, running, shown, wait_for
 
@@ -40,7 +42,7 @@ def still() -> Iterator[None]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the audit, the planner and the transaction by scripted ones."""
     monkeypatch.setattr("gpudoctor.audit.Audit", ScriptedAudit)
-    monkeypatch.setattr("gpudoctor.capture.capture_chosen", nothing_captured)
+    monkeypatch.setattr("gpudoctor.capture.capture", nothing_captured)
     monkeypatch.setattr("gpudoctor.plan.make_plan", plan_of)
 
 
@@ -151,6 +153,8 @@ async def test_every_binding_has_an_id_and_a_tooltip() -> None:
         PanelScreen,
         PlanScreen,
         ApplyScreen,
+        HistoryScreen,
+        RecoveryScreen,
         HelpScreen,
         AskScreen,
     ):

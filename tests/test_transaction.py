@@ -10,14 +10,15 @@ import pytest
 
 from gpudoctor.journal import moves, parse
 from gpudoctor.model.plan import ItemMoved, Plan
-from tests.script_runner import SHELLS, Rig, is_root
+from tests.script_runner import SHELLS, Rig, applets, is_root, killing, until
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="the script runs as root only")
 
 
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=[*SHELLS, "busybox-alone"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
-    return Rig(tmp_path, SHELLS[request.param])
+    alone = request.param == "busybox-alone"
+    return Rig(tmp_path, SHELLS["busybox" if alone else request.param], applets() if alone else "")
 
 
 def test_apply_then_undo(rig: Rig) -> None:
@@ -153,7 +154,6 @@ def test_a_newer_transaction_is_undone_first(rig: Rig) -> None:
         rig.put(plan)
     rig.run(old, "apply")
     value.write_text("1\n")
-    time.sleep(0.02)
     assert rig.run(new, "apply").returncode == 0
     refused = rig.run(old, "undo")
     assert refused.returncode == 1 and f"transaction {new.id} is newer" in refused.stderr
@@ -194,7 +194,7 @@ def test_two_operators(rig: Rig) -> None:
     for plan in (first, second):
         rig.put(plan)
     running = rig.start(first, "apply")
-    _wait_for(rig, first.id, b"intent 1")
+    rig.wait_for(first, "intent 1")
     refused = rig.run(second, "apply")
     assert refused.returncode == 1
     assert "busy: alice@desk since 20" in refused.stderr and first.id in refused.stderr
@@ -223,16 +223,17 @@ def test_a_daemon_that_a_write_starts_keeps_no_lock(rig: Rig) -> None:
 
 
 def test_undo_waits_for_a_write_whose_runner_was_killed(rig: Rig) -> None:
-    value = rig.item("one", "1", "0", write="sleep 1; echo 0 > {file}")
+    began, ended = rig.root / "began", rig.root / "ended"
+    write = f"touch {began}; sleep 1; echo 0 > {{file}}; touch {ended}"
+    value = rig.item("one", "1", "0", write=write)
     plan = rig.plan()
     rig.put(plan)
     running = rig.start(plan, "apply")
-    _wait_for(rig, plan.id, b"intent 1")
+    until(began.exists, "the write does not begin")
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert rig.run(plan, "undo").returncode == 0
-    time.sleep(1.2)
-    assert value.read_text() == "1\n"
+    assert ended.exists() and value.read_text() == "1\n"
 
 
 @pytest.mark.parametrize("lines", range(1, 13))
@@ -241,8 +242,7 @@ def test_killed_at_each_line_of_the_journal(rig: Rig, lines: int) -> None:
     values = [rig.item(name, f"old {name}", f"new {name}") for name in ("one", "two", "three")]
     plan = rig.plan()
     script = rig.put(plan)
-    stop = f'2>/dev/null; [ "$(wc -l <"$DIR/journal")" -lt {lines} ] || kill -KILL $$\n}}\nflat()'
-    killed = plan.script.replace("2>/dev/null\n}\nflat()", stop, 1)
+    killed = killing(plan.script, lines)
     assert killed != plan.script
     script.write_text(killed)
     assert rig.run(plan, "apply").returncode == -signal.SIGKILL
@@ -251,13 +251,13 @@ def test_killed_at_each_line_of_the_journal(rig: Rig, lines: int) -> None:
     assert [v.read_text() for v in values] == [f"old {n}\n" for n in ("one", "two", "three")]
 
 
-@pytest.mark.parametrize("moment", range(5))
-def test_killed_at_any_time_and_undone(rig: Rig, moment: int) -> None:
+@pytest.mark.parametrize("moment", ["begin", "applying", "intent 1", "done 2", "intent 6"])
+def test_killed_from_outside_and_undone(rig: Rig, moment: str) -> None:
     values = [rig.item(f"v{i}", "1", "0") for i in range(6)]
     plan = rig.plan()
     rig.put(plan)
     running = rig.start(plan, "apply")
-    time.sleep(0.02 + moment * 0.025)
+    rig.wait_for(plan, moment)
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert rig.run(plan, "undo").returncode == 0
@@ -295,14 +295,6 @@ def test_wrong_verb(rig: Rig) -> None:
     rig.put(plan)
     done = rig.run(plan, "apply; reboot")
     assert done.returncode == 2 and "usage" in done.stderr
-
-
-def _wait_for(rig: Rig, transaction: str, text: bytes) -> None:
-    journal = Path(rig.places.journal(transaction))
-    end = time.monotonic() + 10
-    while not (journal.exists() and text in journal.read_bytes()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_forged_item_number_is_no_item() -> None:

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,8 +18,8 @@ from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model import Reason, Unknown
 from gpudoctor.model.error import HostUnreachable, Refusal
 from gpudoctor.model.plan import ItemMoved, Move, Plan, State, TimerArmed
-from gpudoctor.transaction import apply, transactions, undo
-from tests.script_runner import Rig, is_root
+from gpudoctor.transaction import apply, clean, transactions, undo
+from tests.script_runner import Rig, is_root, processes, until
 
 pytestmark = pytest.mark.skipif(not is_root(), reason="the script runs as root only")
 
@@ -187,22 +186,28 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("moment", [0.05, 0.2, 0.35, 0.5])
-def test_a_killed_client_leaves_before_or_after(rig: Rig, moment: float) -> None:
-    """The client is killed some seconds after it began; what was started there ends by itself."""
+@pytest.mark.parametrize("moment", ["folder", "script", "begin", "intent 1", "done 2", "applied"])
+def test_a_killed_client_leaves_before_or_after(rig: Rig, moment: str) -> None:
+    """Killed at any moment of its work; what was started there ends by itself."""
     values = [rig.item(f"v{i}", "1", "0", write="sleep 0.1; echo 0 > {file}") for i in range(3)]
     plan = rig.plan()
     (rig.root / "plan").write_bytes(pickle.dumps((plan, rig.places)))
     client = subprocess.Popen([sys.executable, "-c", CLIENT, str(rig.root / "plan")])
-    folder = Path(rig.places.folder(plan.id))
-    end = time.monotonic() + 20
-    while not folder.exists() and time.monotonic() < end:
-        time.sleep(0.01)
-    time.sleep(moment)
+    places = {"folder": rig.places.folder(plan.id), "script": rig.places.script(plan.id)}
+    if moment in places:
+        until(Path(places[moment]).exists, f"there is no {moment}")
+    else:
+        rig.wait_for(plan, moment)
     client.kill()
     client.wait()
-    time.sleep(2.5)
+    until(lambda: not processes(rig), "it does not end")
     assert {value.read_text() for value in values} in ({"1\n"}, {"0\n"})
+    told = asyncio.run(transactions(here(), rig.places))
+    assert [t.id for t in told] == [plan.id] and not told[0].interrupted
+    stands = values[0].read_text() == "0\n"
+    assert (told[0].state is State.APPLIED) is stands
+    gone, stay = asyncio.run(clean(here(), places=rig.places))
+    assert ([plan.id], []) == ((([t.id for t in stay]), gone) if stands else (gone, stay))
 
 
 async def test_a_session_that_ends_leaves_nothing_running(rig: Rig) -> None:
@@ -229,7 +234,7 @@ class Late(LiveShell):
     looks = 0
 
     async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
-        if not text.startswith("tail -c"):
+        if "tail -c +" not in text:
             return await super().run(text, cap, limit)
         Late.looks += 1
         if Late.looks > 2:
@@ -242,6 +247,6 @@ class Late(LiveShell):
 def test_a_slow_look_is_no_dead_runner(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.item("one", "1", "0")
     monkeypatch.setattr("gpudoctor.hosts.root_shell.LiveShell", Late)
-    monkeypatch.setattr("gpudoctor.transaction._GONE_SECONDS", 0.5)
-    monkeypatch.setattr("gpudoctor.transaction._BEGIN_SECONDS", 0.5)
+    monkeypatch.setattr("gpudoctor.transaction_watch._GONE_SECONDS", 0.5)
+    monkeypatch.setattr("gpudoctor.transaction_watch._BEGIN_SECONDS", 0.5)
     assert applied(rig, rig.plan())[-1] == "= applied"
