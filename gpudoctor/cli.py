@@ -38,6 +38,7 @@ _TIMER = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an operator never sees a traceback."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller: `>&-`
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # never die of a sign that the terminal lacks

@@ -7,13 +7,20 @@ import asyncio
 import base64
 import hashlib
 import re
+import time
 from collections.abc import Iterable
 
 from gpudoctor.formats.bulk import parse_files
-from gpudoctor.hosts.root_shell import LiveShell, SimulatedShell, open_shell, require_root
+from gpudoctor.hosts.root_shell import (
+    RECONNECT_SECONDS,
+    LiveShell,
+    SimulatedShell,
+    open_shell,
+    require_root,
+)
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import parse, tell
-from gpudoctor.model.error import HostUnreachable, Refusal
+from gpudoctor.model.error import HostUnreachable, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Plan, State, StateMoved, Transaction
 from gpudoctor.plan import default_operator
 from gpudoctor.shell import quote, read_files
@@ -36,6 +43,8 @@ _CHUNK = 60_000
 _JOURNAL_CAP, _ALL_CAP = 1 << 18, 16 << 20
 # How long the target may wait for its lock before it says whether it confirmed, in seconds.
 _CONFIRM_SECONDS = 45.0
+# How long a login to confirm is tried, and the wait between two tries, in seconds.
+_LOGIN_SECONDS, _LOGIN_WAIT = 15.0, 0.5
 _TOOLS = "flock setsid dd sync base64 sha256sum awk cmp cut grep sed sort tr"
 
 
@@ -91,7 +100,7 @@ async def watch(target: Target, transaction: str, places: Places = PLACES) -> Mo
 
     Takes a target that is not connected. Raises HostUnreachable where the line is lost for good.
     """
-    shell = await open_shell(target)
+    shell = await _reach(target, RECONNECT_SECONDS)
     try:
         if isinstance(shell, SimulatedShell):
             async for move in watch_simulated(shell.machine, transaction, places):
@@ -108,7 +117,7 @@ async def confirm(target: Target, transaction: str, places: Places = PLACES) -> 
 
     Takes a target that is not connected: the login shows that the host can still be reached.
     """
-    shell = await open_shell(target)
+    shell = await _reach(target, _LOGIN_SECONDS)
     try:
         require_root(shell.user, "confirming a transaction")
         if isinstance(shell, SimulatedShell):
@@ -131,6 +140,20 @@ async def confirm(target: Target, transaction: str, places: Places = PLACES) -> 
     if answer.exit:
         raise Refusal(one_line(answer.stderr).removeprefix("refused: "), 1)
     return StateMoved(State.CONFIRMED)
+
+
+async def _reach(target: Target, seconds: float) -> LiveShell | SimulatedShell:
+    """Open a shell, trying that long: a host whose sshd restarts is back soon."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return await open_shell(target)
+        except UnknownHostKey:
+            raise
+        except HostUnreachable:
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(_LOGIN_WAIT)
 
 
 async def clean(

@@ -66,7 +66,7 @@ class Applying:
 
     def end(self, refused: str = "") -> None:
         """Note that nothing more comes, and why where it stopped short."""
-        self.busy, self.ended = False, time.monotonic()
+        self.busy, self.hears, self.ended = False, False, time.monotonic()
         self.refused = refused
         if refused:  # a word that did not get through can be said again
             self.confirmed = asyncio.Event()

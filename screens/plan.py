@@ -94,7 +94,15 @@ class PlanScreen(Screen[None]):
         wide = self.has_class("-wide")
         pending = self.board.result.pending if self.board.result else ()
         findings = tuple(self.board.findings)
-        key = (findings, query, self._only, self.board.chosen, wide, pending)
+        key = (
+            findings,
+            query,
+            self._only,
+            self.board.chosen,
+            wide,
+            pending,
+            pending and self._width(),
+        )
         if key != self._listed:
             self._listed = key
             self._fill(query)
@@ -128,7 +136,12 @@ class PlanScreen(Screen[None]):
 
     def _pending(self, query: str) -> list[Content]:
         """Return the rows about what is done by hand, where the list is whole."""
-        return [] if query or self._only else pending_rows(self.board.result)
+        width = self._width()
+        return [] if query or self._only else pending_rows(self.board.result, width)
+
+    def _width(self) -> int:
+        """Return how many cells a row has."""
+        return (self.query_one("#ranked").scrollable_content_region.width or 80) - 2
 
     def _row(self, finding: Finding) -> Content:
         fixable = self.board.fixable(finding)

@@ -14,7 +14,8 @@ from gpudoctor.screens.words import (
     NAMES,
     ORDER,
     STYLES,
-    host,
+    hanging,
+    host_line,
     mark,
     subject,
 )
@@ -72,8 +73,8 @@ def heading(status: Status, number: int, first: bool) -> Content:
     )
 
 
-def pending_rows(result: AuditResult | None) -> list[Content]:
-    """Return what was accepted to be done by hand: a heading, and a row for each outcome."""
+def pending_rows(result: AuditResult | None, width: int) -> list[Content]:
+    """Return what was accepted to be done by hand: a heading, and each outcome in `width` cells."""
     if result is None or not result.pending:
         return []
     from gpudoctor.report import pending_lines
@@ -83,7 +84,7 @@ def pending_rows(result: AuditResult | None) -> list[Content]:
     rows = []
     for told, line in zip(result.pending, pending_lines(result), strict=True):
         glyph, style = _OUTCOMES[told.outcome]
-        rows.append(Content.assemble((f"    {glyph} ", style), host(line)))
+        rows.append(hanging(Content.styled(f"    {glyph} ", style), host_line(line), width))
     return [head, *rows]
 
 

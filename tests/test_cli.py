@@ -195,6 +195,16 @@ def test_every_reading_verb_speaks_json(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(out)["bytes"] == file.stat().st_size
 
 
+def test_explain_tells_each_fix_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "explain", "kern-ksm", "--json")
+    fixes = json.loads(out)["fixes"]
+    _, out, _ = run(capsys, "explain", "kern-ksm")
+    assert len(fixes) > 1
+    assert out.splitlines()[-len(fixes) :] == [f"fixes    {fixes[0]}"] + [
+        f"{'':<8} {fix}" for fix in fixes[1:]
+    ]
+
+
 def test_a_recording_that_cannot_be_written_leaves_the_old_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """What the writing verbs say when they are cut off: the transaction goes on, and how to undo it."""
 
 import io
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -17,8 +18,6 @@ from gpudoctor.model.plan import Move, State, StateMoved
 from tests.cli_rig import CHECK, KNOB, Arguments, arguments_for, machine_of
 
 FULL = OSError(28, "No space left on device")
-LOST = HostUnreachable("the line is gone")
-MOVES = {"fix": "cli_fix.apply_between_snapshots", "rollback": "cli_undo.undo"}
 
 
 @pytest.fixture
@@ -100,8 +99,8 @@ def test_a_rollback_that_is_cut_off_is_5(
 @pytest.mark.parametrize(
     ("fault", "states", "code", "undo"),
     [
-        (LOST, (State.APPLYING,), 5, True),
-        (LOST, (), 1, False),
+        (HostUnreachable("the line is gone"), (State.APPLYING,), 5, True),
+        (HostUnreachable("the line is gone"), (), 1, False),
         (FULL, (State.APPLIED,), 5, True),
         (Refusal("no last word", 5), (State.APPLYING,), 5, True),
         (Refusal("its value has moved", 1), (), 1, False),
@@ -149,12 +148,26 @@ def test_rollback_json_tells_the_moves_of_what_was_cut_off(
 ) -> None:
     assert fix_command(arguments(CHECK)) == 0
     capsys.readouterr()
-    monkeypatch.setattr("gpudoctor.cli_undo.undo", ends_with(LOST, State.UNDOING))
+    lost = HostUnreachable("the line is gone")
+    monkeypatch.setattr("gpudoctor.cli_undo.undo", ends_with(lost, State.UNDOING))
     with pytest.raises(Refusal) as refused:
         rollback_command(arguments(json=True))
     answer = RollbackAnswer.model_validate_json(capsys.readouterr().out)
     assert (answer.exit_code, answer.error) == (5, refused.value.sentence)
     assert [move.model_dump()["state"] for move in answer.moves] == [State.UNDOING]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_an_output_that_the_caller_closed_changes_nothing(tmp_path: Path, closed: str) -> None:
+    fix = f"{shlex.quote(sys.executable)} -m gpudoctor fix {CHECK} --demo --yes --json {closed}"
+    done = subprocess.run(
+        ["sh", "-c", fix],
+        env={"XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize(("more", "code"), [([], 1), (["--json"], 5)])

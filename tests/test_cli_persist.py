@@ -1,7 +1,9 @@
 """fix --persist, and plans by hand: what follows a fix, and what gpudoctor never runs."""
 
 import asyncio
+import contextlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,15 @@ import pytest
 from gpudoctor.answers import FixAnswer
 from gpudoctor.cli_fix import fix_command
 from gpudoctor.cli_follow import Following
+from gpudoctor.cli_persist import refuse_passing
 from gpudoctor.cli_undo import rollback_command
 from gpudoctor.fixes.sysctl import SysctlMechanism
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget
 from gpudoctor.model import Change, Sysctl
+from gpudoctor.model.audited import AuditResult, Identity
 from gpudoctor.model.error import Refusal
-from gpudoctor.model.plan import Item, ItemMoved, Plan, State, Step
+from gpudoctor.model.plan import Item, ItemMoved, Plan, State, Step, Transaction
 from gpudoctor.snapshots.pending import pending
 from gpudoctor.transaction import transactions
 from tests.cli_rig import (
@@ -101,17 +105,120 @@ def test_a_lasting_form_that_is_refused_leaves_the_fix(
     assert machine.text(KNOB) == "0"
 
 
-def test_what_has_no_persistent_form_is_said(
-    arguments: Arguments, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_what_has_no_persistent_form_is_said_and_is_1(
+    arguments: Arguments,
+    machine: SimulatedMachine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SysctlMechanism, "persist", lambda *_: None)
-    assert fix_command(arguments(CHECK, persist=True)) == 0
-    assert "no persistent form: sysctl kernel.numa_balancing = 0" in capsys.readouterr().out
+    assert fix_command(arguments(CHECK, persist=True)) == 1
+    said = capsys.readouterr()
+    assert "no persistent form: sysctl kernel.numa_balancing = 0" in said.out
+    assert said.out.splitlines()[-1].startswith("to take it back: gpudoctor rollback 2")
+    assert "not made to last: sysctl kernel.numa_balancing = 0: there is no" in said.err
+    assert machine.text(KNOB) == "0"
     assert rollback_command(arguments(json=True)) == 0
     capsys.readouterr()
-    assert fix_command(arguments(CHECK, persist=True, json=True)) == 0
+    assert fix_command(arguments(CHECK, persist=True, json=True)) == 1
     answer = FixAnswer.model_validate_json(capsys.readouterr().out)
     assert answer.persist is None and answer.not_lasting == ["sysctl kernel.numa_balancing = 0"]
+    assert answer.exit_code == 1 and "no persistent form" in answer.error and answer.undo
+
+
+def test_a_persistent_form_that_cannot_be_planned_is_1(
+    arguments: Arguments,
+    machine: SimulatedMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # the folder of its file is not there
+    assert fix_command(arguments(CHECK, persist=True)) == 1
+    said = capsys.readouterr()
+    assert f"not made to last: {CHECK}: there is no folder /etc/sysctl.d" in said.err
+    assert "to take it back: gpudoctor rollback 2" in said.out
+    assert machine.text(KNOB) == "0"
+    assert rollback_command(arguments(json=True)) == 0
+    capsys.readouterr()
+    assert fix_command(arguments(CHECK, persist=True, json=True)) == 1
+    answer = FixAnswer.model_validate_json(capsys.readouterr().out)
+    assert answer.exit_code == 1 and "/etc/sysctl.d" in answer.error and answer.undo
+
+
+def test_persisting_what_was_kept_before_names_the_way(
+    arguments: Arguments, machine: SimulatedMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fix_command(arguments(CHECK, json=True)) == 0
+    kept = FixAnswer.model_validate_json(capsys.readouterr().out).plan.id
+    way = f"`gpudoctor rollback {kept}`, then `gpudoctor fix {CHECK} --persist`"
+    says = f"by transaction {kept}, but nothing of ours makes it last: {way}"
+    machine.files["/etc/sysctl.d/99-sysctl.conf"] = b"# somebody's\n"
+    with pytest.raises(Refusal, match=says) as refused:
+        fix_command(arguments(CHECK, persist=True))
+    assert refused.value.code == 1
+    capsys.readouterr()
+    with pytest.raises(Refusal):
+        fix_command(arguments(CHECK, persist=True, json=True))
+    answer = FixAnswer.model_validate_json(capsys.readouterr().out)
+    assert (answer.exit_code, answer.error) == (1, refused.value.sentence)
+    assert rollback_command(arguments()) == 0
+    assert fix_command(arguments(CHECK, persist=True)) == 0
+    assert fix_command(arguments(CHECK, persist=True)) == 0  # once more: ours makes it last
+    machine.files["/proc/sys/kernel/random/boot_id"] = b"0b01\n"
+    assert fix_command(arguments(CHECK, persist=True)) == 0  # also in a later boot
+
+
+def test_persisting_what_somebody_else_set_is_refused(
+    arguments: Arguments, machine: SimulatedMachine
+) -> None:
+    machine.files[KNOB] = b"0\n"
+    with pytest.raises(Refusal, match="holds now, though by nothing of ours") as refused:
+        fix_command(arguments(CHECK, persist=True))
+    assert refused.value.code == 1
+    assert fix_command(arguments(CHECK)) == 0
+
+
+FIRST = Transaction(
+    "id-1", State.APPLIED, "me", "", ("sysctl",), (CHECK,), "0b00", epoch_ended=False
+)
+FILE = replace(FIRST, id="id-2", steps=("a file",), lasting=True)
+BOTH = replace(FIRST, id="id-3", steps=("sysctl", "a file"), checks=(CHECK, "other"), lasting=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "boot", "lasts"),
+    [
+        ([], "0b00", False),
+        ([FIRST], "0b00", False),
+        ([FIRST, FILE], "0b00", True),
+        ([FILE], "0b00", True),
+        ([BOTH], "0b00", False),  # the file may be the other check's
+        ([BOTH], "0b01", True),  # it has outlived a boot
+        ([FIRST, BOTH], "0b00", False),
+        ([BOTH, FIRST], "0b01", False),
+        ([replace(FILE, state=State.UNDONE), FIRST], "0b00", False),
+        ([replace(FILE, state=State.UNDO_FAILED)], "0b00", False),
+    ],
+)
+def test_what_makes_a_check_last(
+    arguments: Arguments, known: list[Transaction], boot: str, lasts: bool
+) -> None:
+    plan = Plan("id", "gpu1", "me", "", boot, (), "", "", already=(CHECK,))
+    seen = AuditResult("gpu1", "root", Identity("gpu1", "", boot))
+    refuse_passing(arguments(), plan, seen, known)  # without --persist it is no question
+    told = contextlib.nullcontext() if lasts else pytest.raises(Refusal, match="holds now")
+    with told:
+        refuse_passing(arguments(persist=True), plan, seen, known)
+
+
+def test_whether_it_lasts_is_for_root_to_tell(
+    arguments: Arguments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan("id", "gpu1", "me", "", "0b00", (), "", "", already=(CHECK,))
+    seen = AuditResult("gpu1", "uid 1000", Identity("gpu1", "", "0b00"))
+    with pytest.raises(Refusal, match="is made to last needs root there") as refused:
+        refuse_passing(arguments(persist=True), plan, seen, [])
+    assert refused.value.code == 1
 
 
 def test_persist_needs_somebody_who_confirms(

@@ -153,6 +153,30 @@ def test_status_tells_what_waits_and_what_is_by_hand(
     assert answer.machine_id == "a" * 32 and answer.pending[0].undo == ["edit back"]
 
 
+@pytest.mark.parametrize(
+    ("state", "interrupted", "told"),
+    [
+        (State.APPLIED, False, True),
+        (State.UNDOING, False, False),
+        (State.UNDOING, True, True),
+    ],
+)
+def test_status_tells_how_to_take_back_what_nobody_goes_on_with(
+    arguments: Arguments,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    state: State,
+    interrupted: bool,
+    told: bool,
+) -> None:
+    async def known(*_: object) -> list[Transaction]:
+        return [replace(TORN, state=state, interrupted=interrupted)]
+
+    monkeypatch.setattr("gpudoctor.cli_undo.transactions", known)
+    assert status_command(arguments()) == 0
+    assert ("to take it back: gpudoctor rollback id" in capsys.readouterr().out) is told
+
+
 def test_status_of_a_clean_host(arguments: Arguments, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_command(arguments()) == 0
     assert capsys.readouterr().out == "gpu1: nothing of ours is there\n"

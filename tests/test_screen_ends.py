@@ -38,7 +38,7 @@ async def test_a_refused_undo_can_be_asked_again(host: Host) -> None:
 
 
 async def test_an_undo_shows_each_line_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [ItemMoved(1, "held", 0.1, "in use"), StateMoved(State.UNDO_FAILED)]
+    lines: list[Move] = [ItemMoved(1, "held", 0.1, "in use"), StateMoved(State.UNDO_FAILED)]
     back = asyncio.Event()
 
     async def undo(target: object, transaction: str) -> AsyncGenerator[Move, None]:

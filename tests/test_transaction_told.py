@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.model.error import Refusal
+from gpudoctor.hosts.local import LocalTransport
+from gpudoctor.hosts.target import LiveTarget
+from gpudoctor.model.error import HostUnreachable, Refusal
+from gpudoctor.model.plan import State
 from gpudoctor.transaction import apply, confirm, undo, watch
 from tests.script_runner import Rig, is_root
 from tests.test_transaction_live import applied, here, words
@@ -105,3 +108,28 @@ def test_a_timer_that_never_comes_is_told(rig: Rig, lines: str, sentence: str) -
 async def test_confirming_what_is_not_there(rig: Rig) -> None:
     with pytest.raises(Refusal, match="there is no transaction 20260101-000000-000001 on"):
         await confirm(here(), "20260101-000000-000001", rig.places)
+
+
+class Restarting(LocalTransport):
+    """A host whose sshd is not back yet at the first two logins."""
+
+    logins = 0
+
+    async def connect(self) -> None:
+        self.logins += 1
+        if self.logins < 3:
+            raise HostUnreachable("the connection was reset")
+
+
+@pytest.mark.parametrize("doing", ["watch", "confirm"])
+async def test_a_login_that_fails_in_the_countdown_is_tried_again(rig: Rig, doing: str) -> None:
+    rig.item("one", "1", "0")
+    plan = rig.plan(confirm=2 if doing == "watch" else 3600)
+    await words(apply(here(), plan, rig.places))
+    transport = Restarting()
+    if doing == "watch":
+        told = await words(watch(LiveTarget(transport), plan.id, rig.places))
+        assert told[-1] == "= undone"
+    else:
+        assert (await confirm(LiveTarget(transport), plan.id, rig.places)).state is State.CONFIRMED
+    assert transport.logins >= 3
