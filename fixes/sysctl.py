@@ -6,11 +6,11 @@ from gpudoctor.model import OwnFile, Reason, Sysctl, Unknown
 from gpudoctor.shell import quote
 
 # Writing one of a pair zeroes the other (kernel.org Documentation/admin-guide/sysctl/vm.rst).
-_PAIRS = {
-    "vm.dirty_bytes": "vm.dirty_ratio",
-    "vm.dirty_background_bytes": "vm.dirty_background_ratio",
-}
-_PARTNERS = _PAIRS | {ratio: number for number, ratio in _PAIRS.items()}
+_PAIRS = (
+    ("vm.dirty_bytes", "vm.dirty_ratio"),
+    ("vm.dirty_background_bytes", "vm.dirty_background_ratio"),
+)
+_PAIR_OF = {key: pair for pair in _PAIRS for key in pair}
 # What a process uses of vm.max_map_count now, at most; /dev/null counts 0 where none can be read.
 _MOST_MAPS = (
     "wc -l /dev/null /proc/[0-9]*/maps 2>/dev/null | grep -v total | sort -n | tail -n 1 | "
@@ -21,26 +21,27 @@ _PROMISED, _LIMIT = _MEMINFO.format(name="Committed_AS"), _MEMINFO.format(name="
 
 
 class SysctlMechanism(Mechanism[Sysctl]):
-    """One parameter, or one coupled pair, is one item; it is named by the key that is set."""
+    """One parameter is one item, named by its key; a coupled pair is one, named by both keys."""
 
     def reads(self, change: Sysctl) -> dict[str, str]:
         """Return the read text: the kernel's own file, since `sysctl` may not be installed."""
-        path = quote(_path(change.key))
-        partner = _PARTNERS.get(change.key)
-        if partner is None:
-            return {change.key: f"cat {path}"}
-        return {change.key: f"echo $(cat {path} {quote(_path(partner))})"}
+        pair = _PAIR_OF.get(change.key)
+        if pair is None:
+            return {change.key: f"cat {quote(_path(change.key))}"}
+        return {_name(change): f"echo $(cat {' '.join(quote(_path(key)) for key in pair)})"}
 
     def refuse(self, change: Sysctl, now: Seen) -> str:
         """Return why the parameter cannot be set: not there, or not to be read."""
-        value = now[change.key]
+        value = now[_name(change)]
         if isinstance(value, Unknown) and value.reason is Reason.NOT_PRESENT:
             return f"the kernel there has no {change.key}"
         return unread(now)
 
     def wanted(self, change: Sysctl, before: Values) -> dict[str, str]:
-        """Return the wanted value, whatever it was before; a partner will read 0."""
-        return {change.key: f"{change.value} 0" if change.key in _PARTNERS else change.value}
+        """Return the wanted value, whatever it was before; its partner will read 0."""
+        pair = _PAIR_OF.get(change.key, (change.key,))
+        values = (change.value if key == change.key else "0" for key in pair)
+        return {_name(change): " ".join(values)}
 
     def write(self, change: Sysctl, item: str, before: Values) -> str:
         """Return the command that sets the parameter."""
@@ -48,11 +49,11 @@ class SysctlMechanism(Mechanism[Sysctl]):
 
     def undo(self, change: Sysctl, item: str, before: Values) -> str:
         """Return the command that sets the captured value; of a pair, the one that was not 0."""
-        partner = _PARTNERS.get(change.key)
-        if partner is None:
+        pair = _PAIR_OF.get(change.key)
+        if pair is None:
             return _set(change.key, before[item])
-        own, other = before[item].split()
-        return _set(partner, other) if own == "0" else _set(change.key, own)
+        number, ratio = before[item].split()
+        return _set(pair[1], ratio) if number == "0" else _set(pair[0], number)
 
     def guard(self, change: Sysctl, item: str, before: Values) -> str:
         """Return the text that holds an undo back while what is in use exceeds the old limit."""
@@ -68,6 +69,10 @@ class SysctlMechanism(Mechanism[Sysctl]):
     def persist(self, change: Sysctl, before: Values) -> OwnFile | None:
         """Return the file of its own in /etc/sysctl.d that sets the parameter at every boot."""
         return sysctl_file(change)
+
+
+def _name(change: Sysctl) -> str:
+    return ", ".join(_PAIR_OF.get(change.key, (change.key,)))
 
 
 def _path(key: str) -> str:

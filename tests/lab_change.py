@@ -28,7 +28,7 @@ def plan_on(lab: Lab, *options: Sequence[Change], confirm_within: int = 0) -> Pl
     machine = lab.run("cat /etc/machine-id")
     result = AuditResult("lab", "root", Identity("lab", machine, boot), findings=findings)
     changes = [change for option in options for change in option]
-    captured = asyncio.run(capture(LiveTarget(lab.transport()), changes))
+    captured = asyncio.run(capture(LiveTarget(lab.transport(shared=True)), changes))
     names = [finding.id for finding in findings]
     return make_plan(result, captured, names, "tester@lab", confirm_within=confirm_within)
 
@@ -39,17 +39,17 @@ def _issue(option: Sequence[Change]) -> Verdict:
 
 def applied(lab: Lab, plan: Plan) -> State:
     """Apply over SSH and return the final state."""
-    return asyncio.run(_end(apply(LiveTarget(lab.transport()), plan)))
+    return asyncio.run(_end(apply(LiveTarget(lab.transport(shared=True)), plan)))
 
 
 def undone(lab: Lab, plan: Plan) -> State:
     """Undo over SSH and return the final state."""
-    return asyncio.run(_end(undo(LiveTarget(lab.transport()), plan.id)))
+    return asyncio.run(_end(undo(LiveTarget(lab.transport(shared=True)), plan.id)))
 
 
 def cleaned(lab: Lab) -> None:
     """Remove what is ours from the VM."""
-    asyncio.run(clean(LiveTarget(lab.transport()), forget=True))
+    asyncio.run(clean(LiveTarget(lab.transport(shared=True)), forget=True))
 
 
 async def _end(moves: AsyncIterator[Move]) -> State:

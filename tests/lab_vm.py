@@ -7,7 +7,7 @@ are skipped, saying so; with CI=true that is a failure.
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +22,14 @@ SCRIPTS = ROOT / "tests" / "lab"
 class LabTransport(LocalTransport):
     """The ssh client of this machine as a transport, for one user of the lab."""
 
-    def __init__(self, config: Path, login: str) -> None:
-        """Take the ssh_config that run.sh wrote, and the host name in it."""
+    def __init__(self, config: Path, login: str, options: Sequence[str] = ()) -> None:
+        """Take the ssh_config that run.sh wrote, the host name in it, and more options."""
         self.label = login
-        self._config = config
+        self._command = shlex.join(["ssh", "-F", str(config), *options, login])
 
     async def open(self, command: str) -> LocalChannel:
         """Start a command line of the login shell there."""
-        return await super().open(
-            f"exec ssh -F {shlex.quote(str(self._config))} {self.label} {shlex.quote(command)}"
-        )
+        return await super().open(f"exec {self._command} {shlex.quote(command)}")
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,26 @@ class Lab:
 
     def run(self, command: str, login: str = "lab", seconds: float = 90) -> str:
         """Return what a command prints there, within so many seconds. Raises where it fails."""
-        line = ["ssh", "-F", str(self.config), login, command]
+        line = ["ssh", "-F", str(self.config), *self._shared, login, command]
         return subprocess.run(
             line, check=True, capture_output=True, text=True, timeout=seconds
         ).stdout.strip()
 
-    def transport(self, login: str = "lab") -> LabTransport:
-        return LabTransport(self.config, login)
+    def transport(self, login: str = "lab", shared: bool = False) -> LabTransport:
+        """Return a transport of its own connection, or one over the connection that `run` uses."""
+        return LabTransport(self.config, login, self._shared if shared else ())
+
+    def leave(self) -> None:
+        """End the shared connections."""
+        for login in ("lab", "lab-ops", "lab-viewer"):
+            line = ["ssh", "-F", str(self.config), *self._shared, "-O", "exit", login]
+            subprocess.run(line, capture_output=True, timeout=20)
+
+    @property
+    def _shared(self) -> list[str]:
+        """Return ssh's options for one connection a login: emulated, a key exchange takes long."""
+        socket = f"ControlPath={self.config.parent}/%n.ssh"
+        return ["-o", "ControlMaster=auto", "-o", socket, "-o", "ControlPersist=yes"]
 
 
 def _image() -> Path | None:
@@ -72,6 +83,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     if started.returncode:
         pytest.fail(f"the lab VM did not start: {started.stderr[-2000:]}")
     try:
-        yield Lab(run / "ssh_config")
+        started_lab = Lab(run / "ssh_config")
+        yield started_lab
+        started_lab.leave()
     finally:
         subprocess.run([SCRIPTS / "stop.sh", run], capture_output=True, timeout=60)

@@ -14,8 +14,11 @@ import pytest
 from gpudoctor.cli_fix import fix_command, plan_command
 from gpudoctor.cli_undo import rollback_command
 from gpudoctor.hosts.target import LiveTarget
+from gpudoctor.model import Sysctl
 from gpudoctor.model.error import Refusal
-from gpudoctor.transaction import transactions
+from gpudoctor.model.plan import State
+from gpudoctor.transaction import clean, transactions
+from tests.lab_change import applied, cleaned, plan_on, undone
 from tests.lab_vm import ROOT, Lab
 from tests.script_runner import until
 
@@ -104,6 +107,32 @@ def test_a_value_that_somebody_set_since_is_left(
     lab.run("sysctl -qw kernel.numa_balancing=2")
     assert rollback_command(arguments("lab")) == 5
     assert lab.run(READ) == "2"
+
+
+# Everything on its disk with mode and owner, and all of /run; not what changes by itself.
+LISTING = (
+    "find / -xdev \\( -path /var/log -o -path /var/lib/systemd -o -path /tmp \\) -prune -o "
+    "-printf '%p %m %U %y\\n' | sort | md5sum; find /run -path '*gpudoctor*'"
+)
+
+
+def test_clean_leaves_the_target_as_if_we_had_never_been_there(
+    lab: Lab,
+    arguments: Arguments,
+) -> None:
+    cleaned(lab)
+    before = lab.run(LISTING)
+    changes = [Sysctl("kernel.numa_balancing", "0")]
+    plan = plan_on(lab, changes, confirm_within=3600)
+    assert applied(lab, plan) is State.APPLIED
+    assert lab.run(LISTING) != before
+    assert undone(lab, plan) is State.UNDONE
+    gone, stay = asyncio.run(clean(LiveTarget(lab.transport())))
+    assert (gone, stay) == ([plan.id], [])
+    assert lab.run(LISTING) == before
+    assert not lab.run(
+        "systemctl list-units --all --no-legend 'gpudoctor*'; ls -d /run/gpudoctor* 2>&- ||:"
+    )
 
 
 CLIENT = """

@@ -189,7 +189,8 @@ def test_a_disk_that_fills_up_stops_the_writes_and_undoes(rig: Rig) -> None:
 
 
 def test_two_operators(rig: Rig) -> None:
-    rig.item("one", "1", "0", write="sleep 1; echo 0 > {file}")
+    go = rig.root / "go"
+    rig.item("one", "1", "0", write=f"until [ -e {go} ]; do sleep 0.1; done; echo 0 > {{file}}")
     first, second = rig.plan(1, "alice@desk"), rig.plan(2, "bob@sofa")
     for plan in (first, second):
         rig.put(plan)
@@ -198,6 +199,7 @@ def test_two_operators(rig: Rig) -> None:
     refused = rig.run(second, "apply")
     assert refused.returncode == 1
     assert "busy: alice@desk since 20" in refused.stderr and first.id in refused.stderr
+    go.touch()
     assert running.wait(30) == 0
 
 

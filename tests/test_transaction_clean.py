@@ -69,7 +69,8 @@ def test_clean_leaves_what_was_applied_since_it_looked(rig: Rig) -> None:
 
 
 def test_clean_waits_for_nobody(rig: Rig) -> None:
-    rig.item("one", "1", "0", write="sleep 2; echo 0 > {file}")
+    go = rig.root / "go"
+    rig.item("one", "1", "0", write=f"until [ -e {go} ]; do sleep 0.1; done; echo 0 > {{file}}")
     first, second = rig.plan(1), rig.plan(2)
     rig.put(second)
     rig.put(first)
@@ -77,4 +78,5 @@ def test_clean_waits_for_nobody(rig: Rig) -> None:
     rig.wait_for(first, "intent 1")
     with pytest.raises(Refusal, match="not cleaned: alice@desk since 20"):
         asyncio.run(clean(here(), places=rig.places))
+    go.touch()
     assert running.wait(20) == 0
