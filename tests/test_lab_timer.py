@@ -199,7 +199,8 @@ def judge(story: list[Line], one: Case, moment: float) -> None:
     end = at[f"state undone nobody confirmed within {seconds} s"]
     print(one.name, f"fired {fired - armed:.2f} s and undone {end - armed:.2f} s after arming")
     slow = seconds // CONFIRM
-    assert end - armed <= seconds + (2 if slow == 1 else 4 * slow)
+    # Two seconds are allowed one transaction; three are undone beside each other, emulated.
+    assert end - armed <= seconds + 4 * slow
     assert max(line.uptime for line in story if line.word == "intent") <= fired
     written = sum(line.word == "done" and line.uptime < moment for line in story)
     assert (one.name, written) in {("before", 0), ("mid", 1), ("after", 2)}
