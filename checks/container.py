@@ -1,7 +1,8 @@
 """Panel 2: the container that serves: its kind, its devices, its limits, its driver libraries."""
 
 from gpudoctor.checks.container_conf import devices_in_conf
-from gpudoctor.checks.container_limits import cpu_limit, cpuset_numa, memlock, memory_limit
+from gpudoctor.checks.container_cpus import cpu_limit, cpuset_numa
+from gpudoctor.checks.container_limits import memlock, memory_limit
 from gpudoctor.checks.container_lxc import apparmor, device_cgroup, nesting
 from gpudoctor.formats.listing import Entry
 from gpudoctor.model import (

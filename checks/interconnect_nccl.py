@@ -112,8 +112,13 @@ def _level(
     if not beyond:
         return good("NCCL may use P2P between all GPUs of the server", f"{cutoff}, {pairs} pairs")
     kinds = ", ".join(f"{n} {kind}" for kind, n in beyond.items())
+    return _beyond(job, peers, f"{cutoff}; without P2P: {kinds} of {pairs} pairs", first)
+
+
+def _beyond(job: NcclJob, peers: Peers, observed: str, first: str) -> Verdict:
+    """Judge GPUs that NCCL lets exchange data through host memory only."""
+    beyond = set(peers.beyond.values())
     wanted = "SYS" if "SYS" in beyond else "PHB"
-    observed = f"{cutoff}; without P2P: {kinds} of {pairs} pairs"
     if job.get("NCCL_P2P_DISABLE") == "1":
         fast = any(link.startswith("NV") for link in beyond)
         return issue(

@@ -126,7 +126,6 @@ def _file(change: Change, path: str, undo: str, lines: Sequence[str]) -> OwnFile
         risk=change.risk,
         caution=change.caution,
         told=f"{told}, at every boot ({path})",
-        side=change.side,
     )
 
 

@@ -31,11 +31,7 @@ _FRESH = "-rw-r--r-- 0:0"
 
 
 class OwnFileMechanism(Mechanism[OwnFile]):
-    """The file is an item that reads `absent`, or its mode, owner and SHA-256; `lasting`.
-
-    What a command `after` does is not read back. It runs after each write, `before_undo` before
-    the file is taken away.
-    """
+    """The file is an item that reads `absent`, or its mode, owner and SHA-256; `lasting`."""
 
     lasting = True
 
@@ -81,21 +77,19 @@ class OwnFileMechanism(Mechanism[OwnFile]):
             return f"systemctl enable {quote(_base(change))}"
         words = " ".join(quote(line) for line in change.text.splitlines())
         put = _put(change, f"printf '%s\\n' {words}", "644", "0:0")
-        return " && ".join([put, *_reload(change), *filter(None, [change.after])])
+        return " && ".join([put, *_reload(change)])
 
     def undo(self, change: OwnFile, item: str, before: Values) -> str:
         """Return the command that takes the file away, or puts the former bytes back."""
         if item != change.path:
             return f"systemctl disable {quote(_base(change))}"
-        first = [change.before_undo] if change.before_undo else []
         state = _STATE.fullmatch(before[item])
         if state is None:
             gone = f"rm -f {quote(change.path)} && sync {quote(_folder(change))}"
-            return " && ".join([*first, gone, *_reload(change)])
+            return " && ".join([gone, *_reload(change)])
         told = f"echo {quote(before[_bytes(change)])} | base64 -d"
         back = _put(change, told, _octal(state[1]), state[2])
-        again = [change.after] if change.after else []
-        return " && ".join([*first, back, *_reload(change), *again])
+        return " && ".join([back, *_reload(change)])
 
 
 def _put(change: OwnFile, content: str, mode: str, owner: str) -> str:

@@ -55,9 +55,9 @@ async def capture(target: Target, changes: Sequence[Change]) -> Captured:
     Takes a target that is not connected. Raises HostUnreachable or Refusal. A recording answers
     from what was recorded.
     """
-    if not changes:
-        return {}
     texts = list(dict.fromkeys(t for c in changes for t in reads_of(c).values()))
+    if not texts:
+        return {change: {} for change in changes}
     if isinstance(target, RecordedTarget):
         shell: LiveShell | SimulatedShell = SimulatedShell(target.machine())
     else:

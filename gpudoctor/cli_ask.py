@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.plan import State, Transaction
 
-REFUSED, UNREACHED, FAILED, INCOMPLETE, INTERRUPTED = 1, 3, 4, 5, 130
+REFUSED, UNREACHED, FAILED, INTERRUPTED = 1, 3, 4, 130
 _SHORTEST, _LONGEST = 5, 3600
 _DURATION = re.compile(r"0|(\d{1,5})([sm])")
 

@@ -10,7 +10,6 @@ from gpudoctor.capture import capture_chosen
 from gpudoctor.checks import by_id, known_check
 from gpudoctor.cli_ask import (
     FAILED,
-    INCOMPLETE,
     INTERRUPTED,
     REFUSED,
     UNREACHED,
@@ -30,7 +29,7 @@ from gpudoctor.hosts.root_shell import require_root
 from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model import Facts, Panel, Status, Unknown
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import Refusal, WrongUsage
+from gpudoctor.model.error import INCOMPLETE, Refusal, WrongUsage
 from gpudoctor.model.plan import Plan, State, Transaction
 from gpudoctor.plan import make_plan, persistent
 from gpudoctor.probes.kernel import INSIDE_CONTAINER

@@ -5,9 +5,9 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from gpudoctor.cli_ask import INCOMPLETE, INTERRUPTED, UNREACHED, command, undoing
+from gpudoctor.cli_ask import INTERRUPTED, UNREACHED, command, undoing
 from gpudoctor.cli_fault import fault_sentence, traced
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import ItemMoved, Move, Plan, State, StateMoved, TimerArmed
 from gpudoctor.report_plan import STATES, told
 

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 
-from gpudoctor.cli_ask import INCOMPLETE, REFUSED, is_yes
+from gpudoctor.cli_ask import REFUSED, is_yes
 from gpudoctor.cli_follow import Following
 from gpudoctor.hosts.target import Target
 from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Plan
 from gpudoctor.transaction import undo, watch
 

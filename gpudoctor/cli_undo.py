@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from gpudoctor.audit import run_audit
 from gpudoctor.cli_ask import (
     FAILED,
-    INCOMPLETE,
     INTERRUPTED,
     REFUSED,
     UNREACHED,
@@ -19,7 +18,7 @@ from gpudoctor.cli_ask import (
     waiting,
 )
 from gpudoctor.cli_follow import Following, run_followed, say_all
-from gpudoctor.model.error import HostUnreachable, Refusal
+from gpudoctor.model.error import INCOMPLETE, HostUnreachable, Refusal
 from gpudoctor.model.pending import Pending
 from gpudoctor.model.plan import State, StateMoved, Transaction
 from gpudoctor.report_plan import STATES, about

@@ -8,14 +8,11 @@ from gpudoctor.audit import run_audit
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import FINAL
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Move, Plan, State, StateMoved
 from gpudoctor.recording import Kind
 from gpudoctor.snapshots.store import note_begun, note_ended, save
 from gpudoctor.transaction import apply, confirm, watch
-
-# The code of a Refusal after which the target may go on without us.
-_UNKNOWN_END = 5
 
 
 async def apply_between_snapshots(
@@ -49,7 +46,7 @@ async def apply_between_snapshots(
                     state = move.state if isinstance(move, StateMoved) else state
                     yield move
     except Refusal as refusal:
-        if refusal.code != _UNKNOWN_END:
+        if refusal.code != INCOMPLETE:
             note_ended(plan)
         raise
     note_ended(plan)

@@ -167,12 +167,11 @@ def _step(finding: Finding, change: Change, captured: Captured) -> Step | str:
         finding.id,
         change,
         tuple(_item(mechanism, change, name, before, wanted[name]) for name in names),
-        change.side,
-        change.risk,
-        finding.verdict.needs,
-        change.caution,
-        mechanism.proof.meaning,
-        mechanism.proof is Proof.STAND_IN,
+        risk=change.risk,
+        needs=finding.verdict.needs,
+        caution=change.caution,
+        proof=mechanism.proof.meaning,
+        unproven=mechanism.proof is Proof.STAND_IN,
     )
 
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpudoctor.model.error import Refusal, UnknownHostKey
+from gpudoctor.model.error import INCOMPLETE, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Move, State, Transaction
 from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.board import Board, History
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # The demo's machine writes in no time: a share of its pace for each line lets its steps be seen.
 _PACE_SHARE = 0.1
-# The code of a Refusal after which the target may go on without us.
-_UNKNOWN_END = 5
 _MOVING = frozenset({State.APPLYING, State.UNDOING})
 
 
@@ -168,7 +166,7 @@ class Transactor:
             raise
         except Refusal as refusal:
             if applying is not None:
-                applying.lost = refusal.code == _UNKNOWN_END
+                applying.lost = refusal.code == INCOMPLETE
             return refusal.sentence
         except Exception as error:  # no traceback ever reaches an operator
             return f"a fault of gpudoctor's own: {named(error)}"

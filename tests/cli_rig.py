@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import io
 import os
 import select
 import subprocess
@@ -139,3 +140,17 @@ def terminal(program: str, *argv: str, state: Path, term: str = "xterm") -> Iter
         process.kill()
         process.wait()
         os.close(ours)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
+    """Return a machine to fix, with nobody at the terminal."""
+    monkeypatch.delenv("GPUDOCTOR_TRACEBACK", raising=False)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    return machine_of()
+
+
+@pytest.fixture
+def arguments(machine: SimulatedMachine) -> Arguments:
+    """Return how to make a command line's arguments for the machine."""
+    return arguments_for(machine)

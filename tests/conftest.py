@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_rig import arguments, machine
 from tests.lab_vm import lab
 
-__all__ = ["lab", "no_timer_left", "own_state"]
+__all__ = ["arguments", "lab", "machine", "no_timer_left", "own_state"]
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ For PNG, with Fira Code installed and the size that the SVG's viewBox names:
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -42,7 +43,7 @@ async def picture(
                 await pilot.press(step)
                 await settle(pilot, lambda: True)
             else:
-                await settle(pilot, lambda ready=step: ready(app))  # type: ignore[misc]
+                await settle(pilot, partial(step, app))
         return app.export_screenshot(title="gpudoctor")
 
 
@@ -64,7 +65,9 @@ def _asked(app: GpuDoctor) -> bool:
 
 def _half(app: GpuDoctor) -> bool:
     applying = app.board.applying
-    return applying is not None and applying.latest * 2 > len(applying.plan.items)  # type: ignore[union-attr]
+    if applying is None or applying.plan is None:
+        return False
+    return applying.latest * 2 > len(applying.plan.items)
 
 
 def _waits(app: GpuDoctor) -> bool:

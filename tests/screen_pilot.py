@@ -40,5 +40,10 @@ async def ask(pilot: Pilot[None], key: str) -> None:
     await press(pilot, "y")
 
 
+async def wait_until_shown(pilot: Pilot[None], app: GpuDoctor, words: str) -> None:
+    """Wait until the screen shows these words."""
+    await wait_for(pilot, lambda: words in shown(app))
+
+
 async def wait_for(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     await settle(pilot, condition)

@@ -1,6 +1,5 @@
 """What the writing verbs say when they are cut off: the transaction goes on, and how to undo it."""
 
-import io
 import shlex
 import subprocess
 import sys
@@ -15,22 +14,9 @@ from gpudoctor.cli_undo import rollback_command
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.model.error import HostUnreachable, Refusal
 from gpudoctor.model.plan import Move, State, StateMoved
-from tests.cli_rig import CHECK, KNOB, Arguments, arguments_for, machine_of
+from tests.cli_rig import CHECK, KNOB, Arguments
 
 FULL = OSError(28, "No space left on device")
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.delenv("GPUDOCTOR_TRACEBACK", raising=False)
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    return machine_of()
-
-
-@pytest.fixture
-def arguments(machine: SimulatedMachine) -> Arguments:
-    return arguments_for(machine)
 
 
 def ends_with(fault: Exception, *states: State) -> Callable[..., AsyncIterator[Move]]:

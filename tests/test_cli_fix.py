@@ -1,9 +1,7 @@
 """plan and fix on a simulated machine: what they print, and the exit codes."""
 
-import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -29,22 +27,8 @@ from tests.cli_rig import (
     NUMA,
     RISKY,
     Arguments,
-    arguments_for,
     found,
-    machine_of,
 )
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    return machine_of()
-
-
-@pytest.fixture
-def arguments(machine: SimulatedMachine) -> Arguments:
-    return arguments_for(machine)
 
 
 def test_fix_then_already_so_then_rollback(

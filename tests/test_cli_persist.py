@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,22 +28,8 @@ from tests.cli_rig import (
     RISKY,
     SWAP,
     Arguments,
-    arguments_for,
     found,
-    machine_of,
 )
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    return machine_of()
-
-
-@pytest.fixture
-def arguments(machine: SimulatedMachine) -> Arguments:
-    return arguments_for(machine)
 
 
 def test_persist_is_a_second_transaction_after_the_first(

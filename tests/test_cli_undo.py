@@ -1,11 +1,9 @@
 """rollback, confirm, status and clean: what they print, what they refuse, and the exit codes."""
 
 import asyncio
-import io
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,24 +28,10 @@ from tests.cli_rig import (
     KNOB,
     RISKY,
     Arguments,
-    arguments_for,
     found,
-    machine_of,
 )
 
 TORN = Transaction("id", State.APPLYING, "", "", (), (), "", written=3)
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedMachine:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    return machine_of()
-
-
-@pytest.fixture
-def arguments(machine: SimulatedMachine) -> Arguments:
-    return arguments_for(machine)
 
 
 @pytest.fixture

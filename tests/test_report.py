@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,8 @@ def finding(verdict: Verdict, panel: Panel = Panel.KERNEL_KNOBS, id: str = "a-ch
     return Finding(id, panel, "A check", "host", verdict, "why", "source")
 
 
-def result(*findings: Finding, **more: object) -> AuditResult:
-    return replace(AuditResult("host", findings=findings), **more)  # type: ignore[arg-type]
+def result(*findings: Finding, **more: Any) -> AuditResult:
+    return replace(AuditResult("host", findings=findings), **more)
 
 
 LOW = finding(issue("Low", Class.P0, Impact.LOW))

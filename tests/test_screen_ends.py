@@ -17,7 +17,7 @@ from gpudoctor.screens.board import merged
 from gpudoctor.screens.plan import PlanScreen
 from tests.screen_change import Host, over, planned, scripted_host, timed, waiting
 from tests.screen_host import FINDINGS, HOSTILE, RESULT, ScriptedAudit, scripted_target
-from tests.screen_pilot import ask, press, running, shown, wait_for
+from tests.screen_pilot import ask, press, running, shown, wait_for, wait_until_shown
 
 __all__ = ["scripted_host"]
 WORKED = ByHand("fw-iommu", Worked("iommu=pt on the command line", ("edit it",), ("edit back",)))
@@ -85,7 +85,7 @@ async def test_a_word_whose_line_broke_can_be_said_again(host: Host) -> None:
         for line in ("one", "two"):  # first through the run that waits, then beside it
             host.kept.refuses = [HostUnreachable(f"line {line} broke")]
             await press(pilot, "c")
-            await wait_for(pilot, lambda line=line: f"line {line} broke" in shown(app))  # type: ignore[misc]
+            await wait_until_shown(pilot, app, f"line {line} broke")
             await wait_for(pilot, lambda: "keeps it, over a new login" in shown(app))
         await press(pilot, "c")
         await wait_for(pilot, lambda: "confirm 20261130-1" in host.kept.calls)
@@ -165,7 +165,7 @@ async def test_values_that_were_different_are_not_called_alike(host: Host) -> No
     async with running(app) as pilot:
         await planned(pilot, app)
         for was in ("powersave", "ondemand", "schedutil"):
-            await wait_for(pilot, lambda was=was: f"put {was} " in shown(app))  # type: ignore[misc]
+            await wait_until_shown(pilot, app, f"put {was} ")
         assert "more like it" not in shown(app)
 
 
@@ -188,7 +188,7 @@ async def test_the_plan_screen_tells_of_what_is_pending(
     async with running(app, size) as pilot:
         await press(pilot, "2")
         for words in ("to be done by hand", "iommu=pt", "still lazy", "[madvise]", "Issues"):
-            await wait_for(pilot, lambda words=words: words in shown(app))  # type: ignore[misc]
+            await wait_until_shown(pilot, app, words)
         await planned(pilot, app)  # the cursor begins at the first issue
         assert app.board.chosen == ("kern-numa-balancing",) and isinstance(app.screen, PlanScreen)
         assert not any(raw in shown(app) for raw in ("\x1b", "\x07", "\u202e"))

@@ -1,9 +1,7 @@
 """Changes: the desired value of one kind of thing on one host, as data. Mechanisms know how."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
-
-from gpudoctor.model.probe import Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +19,6 @@ class Change:
     caution: str = ""
     group: str = ""
     told: str = ""
-    side: Side = field(default=Side.HOST)
 
     @property
     def title(self) -> str:
@@ -29,7 +26,8 @@ class Change:
         return self.told or self._title()
 
     def _title(self) -> str:
-        raise NotImplementedError
+        """Return what shall be so; a type that says no more is its own name."""
+        return type(self).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +197,10 @@ class DeviceNodes(Change):
 
 @dataclass(frozen=True, slots=True)
 class OwnFile(Change):
-    """A file of gpudoctor's own (a drop-in or a unit), with this text; it survives a reboot.
-
-    `after` and `before_undo` are commands that make the system read it, or forget it.
-    """
+    """A file of gpudoctor's own (a drop-in or a unit), with this text; it survives a reboot."""
 
     path: str
     text: str
-    after: str = ""
-    before_undo: str = ""
 
     def _title(self) -> str:
         return self.path

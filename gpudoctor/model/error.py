@@ -1,5 +1,8 @@
 """Errors an operator can act on: one sentence, and the exit code it ends with."""
 
+# The exit code where something may be half done, or goes on without us.
+INCOMPLETE = 5
+
 
 class Refusal(Exception):
     """A sentence naming what went wrong and what to do; `code` is the exit code (design 8)."""
