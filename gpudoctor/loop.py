@@ -10,7 +10,7 @@ from gpudoctor.journal import FINAL
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Move, Plan, State, StateMoved
-from gpudoctor.recording import Kind
+from gpudoctor.model.snapshot import Kind
 from gpudoctor.snapshots.store import note_begun, note_ended, save
 from gpudoctor.transaction import apply, confirm, watch
 

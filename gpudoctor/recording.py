@@ -9,7 +9,6 @@ import secrets
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from enum import StrEnum
 from typing import Any
 
 from gpudoctor import __version__
@@ -29,22 +28,16 @@ from gpudoctor.model import (
 from gpudoctor.model.audited import AuditResult, Identity
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.place import ContainerRef, parse_container
+from gpudoctor.model.snapshot import KeptFinding, Kind
+from gpudoctor.rules import digest
 from gpudoctor.text import one_line
 
 SCHEMA = 1
 _FIRST_LINE = "# gpudoctor snapshot"
 _EVIDENCE_LINE = re.compile(rb'^evidence = "[A-Za-z0-9+/=]*"$', re.MULTILINE)
 # TOML is parsed in Python, and a dotted key takes the square of its parts: limits far above ours.
+_ROW = ("id", "panel", "scope", "status", "summary", "observed", "expected", "impact", "needs")
 _MOST_BESIDES, _MOST_DOTS = 2 << 20, 300
-
-
-class Kind(StrEnum):
-    """Why an audit was kept."""
-
-    RECORDING = "recording"
-    BEFORE = "before"
-    AFTER = "after"
-    MANUAL = "manual"
 
 
 @dataclass(slots=True)
@@ -115,7 +108,10 @@ def entries(
 
 @dataclass(frozen=True, slots=True)
 class RecordedAudit:
-    """A recording: its header, and all that was read, by side."""
+    """A recording: its header, what was found then, and all that was read, by side.
+
+    `rules` is the digest of the rules that found it (`rules.digest`); empty in older files.
+    """
 
     id: str
     kind: Kind
@@ -128,6 +124,8 @@ class RecordedAudit:
     container: ContainerRef | None
     simulated: bool
     sides: Mapping[Side, Answers]
+    rules: str = ""
+    findings: tuple[KeptFinding, ...] = ()
 
 
 def is_recording(raw: bytes) -> bool:
@@ -196,6 +194,7 @@ def _header(result: AuditResult, kind: Kind, transaction: str) -> dict[str, Any]
         "kind": str(kind),
         "taken": result.taken,
         "tool": __version__,
+        "rules": digest(),
         "label": result.label,
         "user": result.user,
         "transaction": transaction,
@@ -247,4 +246,15 @@ def _recorded(table: Mapping[str, Any]) -> RecordedAudit:
         container=parse_container(container) if container else None,
         simulated=bool(header["simulated"]),
         sides=sides,
+        rules=str(header.get("rules", "")),
+        findings=tuple(kept_finding(row) for row in table.get("findings", ())),
+    )
+
+
+def kept_finding(row: Mapping[str, Any]) -> KeptFinding:
+    """Return a finding as a file keeps it. Raises KeyError or TypeError for what is none."""
+    plain = {name: str(row[name]) for name in _ROW}
+    targets = tuple(map(str, row["targets"]))
+    return KeptFinding(
+        **plain, targets=targets, cls=str(row.get("class", "")), reason=str(row.get("reason", ""))
     )

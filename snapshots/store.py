@@ -9,7 +9,8 @@ from pathlib import Path
 from gpudoctor.model.audited import AuditResult, Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import Plan
-from gpudoctor.recording import Kind, dump
+from gpudoctor.model.snapshot import Kind
+from gpudoctor.recording import dump
 from gpudoctor.text import one_line
 
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")

@@ -14,8 +14,8 @@ from gpudoctor.model import Sysctl
 from gpudoctor.model.audited import AuditResult, Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import Item, Move, Plan, State, StateMoved, Step, TimerArmed
+from gpudoctor.model.snapshot import Kind
 from gpudoctor.plan import values_hash
-from gpudoctor.recording import Kind
 from gpudoctor.transaction import confirm, transactions, undo
 from gpudoctor.transaction_script import Header, render
 from gpudoctor.transaction_simulated_run import ARMED

@@ -28,7 +28,8 @@ from gpudoctor.model import (
 from gpudoctor.model.audited import AuditResult, Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.place import ContainerRef
-from gpudoctor.recording import Kind, dump, is_recording, load
+from gpudoctor.model.snapshot import Kind
+from gpudoctor.recording import dump, is_recording, load
 from gpudoctor.snapshots.store import save
 
 BYTES = bytes(range(256)) * 3
