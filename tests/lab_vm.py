@@ -45,6 +45,15 @@ class Lab:
             line, check=True, capture_output=True, text=True, timeout=seconds
         ).stdout.strip()
 
+    def settle(self) -> None:
+        """Wait until a boot is through and its container runs, as it was when the tests began."""
+        self.run(
+            "systemctl is-system-running --wait; lxc-wait -n gpu -s RUNNING -t 120; "
+            "for n in $(seq 60); do lxc-attach -n gpu -- systemctl is-system-running && break; "
+            "sleep 1; done",
+            seconds=300,
+        )
+
     def transport(self, login: str = "lab", shared: bool = False) -> LabTransport:
         """Return a transport of its own connection, or one over the connection that `run` uses."""
         return LabTransport(self.config, login, self._shared if shared else ())

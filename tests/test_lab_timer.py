@@ -345,6 +345,7 @@ def test_a_reboot_undoes_what_it_can_and_the_rest_is_told(
     os.killpg(watching.pid, signal.SIGKILL)
     watching.wait()
     reached(lab, f"read -r b </proc/sys/kernel/random/boot_id; [ $b != {old} ]")
+    lab.settle()
     before, mid, after = some
     told = {
         one.name: asyncio.run(transactions(LiveTarget(lab.transport()), one.places))[0]
