@@ -6,14 +6,27 @@ from pathlib import Path
 from gpudoctor.answers import writing_schemas
 from gpudoctor.checks import by_id, of_panel
 from gpudoctor.model import Check, Panel
+from gpudoctor.report_before_reboot import before_reboot_schema
+from gpudoctor.report_bench_json import bench_schema
+from gpudoctor.report_diff_json import diff_schema
 from gpudoctor.report_json import audit_schema
+from gpudoctor.report_snapshots_json import snapshot_schemas
+from gpudoctor.report_story import story_schemas
 
 DOCS = Path(__file__).parent
 
 
 def pages() -> dict[str, str]:
     """Return every generated file, as path under docs/ to text."""
-    schemas = {"audit": audit_schema(), **writing_schemas()}
+    schemas = {
+        "audit": audit_schema(),
+        **writing_schemas(),
+        **snapshot_schemas(),
+        "snapshot-diff": diff_schema(),
+        "before-reboot": before_reboot_schema(),
+        "bench": bench_schema(),
+        **story_schemas(),
+    }
     made = {f"schema/{n}.json": json.dumps(s, indent=2) + "\n" for n, s in schemas.items()}
     made["checks/README.md"] = _index()
     for name, (panel, check) in by_id().items():

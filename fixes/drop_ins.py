@@ -27,6 +27,11 @@ _LATE = (
     "/sys/bus/pci/",
     "/sys/devices/pci",
 )
+# Units that set a governor once, at their start.
+_GOVERNORS = (
+    "tuned.service cpufrequtils.service loadcpufreq.service cpupower.service ondemand.service "
+    "tlp.service nvidia-persistenced.service"
+)
 _NEVER = "/sys/devices/system/clocksource/"
 _READ_REQUEST = "CAP_EXP+8.w"
 # Files that one command of a unit writes; hundreds of CPUs would make hundreds of processes.
@@ -58,7 +63,7 @@ def sysfs_file(change: Sysfs) -> OwnFile | None:
         return _unit(
             change,
             f"gpudoctor-{name}.service",
-            "tuned.service cpufrequtils.service loadcpufreq.service nvidia-persistenced.service",
+            _GOVERNORS,
             [
                 f"/bin/sh -c 'echo {change.value} | tee {' '.join(some)} >/dev/null'"
                 for some in _chunks(change.paths)

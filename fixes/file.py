@@ -8,6 +8,7 @@ import binascii
 import hashlib
 import re
 
+from gpudoctor.fixes.conflicts import conflict, conflict_reads
 from gpudoctor.fixes.mechanism import Mechanism, Seen, Values, unread
 from gpudoctor.model import OwnFile
 from gpudoctor.shell import quote
@@ -36,7 +37,9 @@ class OwnFileMechanism(Mechanism[OwnFile]):
     lasting = True
 
     def reads(self, change: OwnFile) -> dict[str, str]:
-        """Return the read text of the file, of its bytes and folder, and of a unit's state."""
+        """Return the read text of the file, of its bytes and folder, of a unit's state, and of what
+        could override it at boot.
+        """
         path, folder = quote(change.path), quote(_folder(change))
         there = f"[ -e {path} ] || [ -L {path} ]"
         hashed = f"$([ -f {path} ] && sha256sum <{path} | tr -d ' -')"
@@ -49,10 +52,12 @@ class OwnFileMechanism(Mechanism[OwnFile]):
         if link := _link(change):
             linked = f"[ -e {quote(link)} ] || [ -L {quote(link)} ]"
             texts[_at_boot(change)] = f"{linked} && echo {_ENABLED} || echo {_DISABLED}"
-        return texts
+        return texts | conflict_reads(change)
 
     def refuse(self, change: OwnFile, now: Seen) -> str:
-        """Return why the file is not ours to write: its place, or what is there now."""
+        """Return why the file is not ours to write, or would not hold: its place, what is there
+        now, or what overrides it at boot.
+        """
         if not _placed(change.path):
             return f"{change.path} is no place for a file of gpudoctor's"
         if not change.text.startswith(HEADER) or not _plain(change.text):
@@ -61,9 +66,11 @@ class OwnFileMechanism(Mechanism[OwnFile]):
             return sentence
         if now[_folder(change)] == _ABSENT:
             return f"there is no folder {_folder(change)} there"
-        if now[change.path] == _ABSENT:
-            return ""
-        return _foreign(change, str(now[change.path]), str(now[_bytes(change)]))
+        if now[change.path] != _ABSENT:
+            sentence = _foreign(change, str(now[change.path]), str(now[_bytes(change)]))
+        if not sentence and (winner := conflict(change, now)):
+            return f"it would not hold: {winner}"
+        return sentence
 
     def wanted(self, change: OwnFile, before: Values) -> dict[str, str]:
         """Return the state of the file with our text, readable by all and root's."""

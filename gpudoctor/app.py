@@ -17,14 +17,15 @@ from gpudoctor.model.finding import Panel
 from gpudoctor.screens.audit import FIRST_STYLES, AuditScreen
 from gpudoctor.screens.board import Draws
 from gpudoctor.screens.choice import toggled, way_of
-from gpudoctor.screens.keeping import Keeping
 from gpudoctor.screens.messages import PanelAsked, PlanAsked
+from gpudoctor.screens.storytelling import Storytelling
 from gpudoctor.screens.themes import THEMES, first_theme
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
     from gpudoctor.screens.palette import DoctorCommands
     from gpudoctor.screens.plan import PlanScreen
+    from gpudoctor.screens.snapshots import SnapshotsScreen
 
 _DRAWS_A_SECOND = 10
 
@@ -41,7 +42,13 @@ def _plan_screen() -> "PlanScreen":
     return PlanScreen()
 
 
-class GpuDoctor(Keeping):
+def _snapshots_screen() -> "SnapshotsScreen":
+    from gpudoctor.screens.snapshots import SnapshotsScreen
+
+    return SnapshotsScreen()
+
+
+class GpuDoctor(Storytelling):
     """gpudoctor's screen on one host."""
 
     TITLE = "gpudoctor"
@@ -49,12 +56,13 @@ class GpuDoctor(Keeping):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = {
         "audit": AuditScreen,
         "plan": _plan_screen,
+        "snapshots": _snapshots_screen,
     }
     DEFAULT_MODE = "audit"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-high")]
-    COMMANDS = Keeping.COMMANDS | {_commands}
+    COMMANDS = Storytelling.COMMANDS | {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "1", "mode('audit')", "Audit", show=False, id="app.audit", tooltip="The ten panels"
@@ -67,6 +75,14 @@ class GpuDoctor(Keeping):
             id="app.plan",
             tooltip="Findings by rank, and fixes",
         ),
+        Binding(
+            "3",
+            "mode('snapshots')",
+            "Snapshots",
+            show=False,
+            id="app.snapshots",
+            tooltip="What was, and what differs",
+        ),
         Binding("r", "reaudit", "Re-audit", id="app.reaudit", tooltip="Read the host anew"),
         Binding(
             "t", "transaction", "Last change", id="app.transaction", tooltip="What was applied"
@@ -74,6 +90,14 @@ class GpuDoctor(Keeping):
         Binding(
             "h", "history", "History", id="app.history", tooltip="What the target keeps of changes"
         ),
+        Binding(
+            "b",
+            "before_reboot",
+            show=False,
+            id="app.reboot",
+            tooltip="Before you reboot",
+        ),
+        Binding("w", "story", show=False, id="app.story", tooltip="The story: what a reboot took"),
         Binding("question_mark", "help", "Help", id="app.help", tooltip="Keys and words"),
         Binding("q", "quit", "Quit", id="app.quit", tooltip="Quit; what was applied stays"),
         Binding(
@@ -105,6 +129,7 @@ class GpuDoctor(Keeping):
         """Read once the grid is painted."""
         self.set_interval(1 / _DRAWS_A_SECOND, self._tick)
         self.call_after_refresh(self._begin, tuple(Panel))
+        self.call_after_refresh(self._look_back)
 
     def _tick(self) -> None:
         """Draw the board where it changed: at most ten times a second."""
@@ -179,9 +204,11 @@ class GpuDoctor(Keeping):
         screen.go_to(event.finding)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the last transaction once there is one, and nothing while the app goes."""
+        """Offer the last transaction and the story where there is one, nothing while it goes."""
         if self._leaving:
             return False
+        if action == "story":
+            return self.board.telling.story is not None
         return action != "transaction" or self.board.applying is not None
 
     # leaving
@@ -210,6 +237,7 @@ class GpuDoctor(Keeping):
         """End what runs on the target for us, then the app; `words` are left on the terminal."""
         self._leaving = True
         await self._halt()
+        await self._end_aside()
         await self._follower.close()
         self.exit(message=Text(words) if words else None)
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.hosts.side import AnswerSide, SilentSide
 from gpudoctor.hosts.target import Target
 from gpudoctor.judging import Judging, Step
-from gpudoctor.model import Evidence, Panel, Probe, Reason, Side, Unknown
+from gpudoctor.model import Evidence, Panel, Probe, Reader, Reason, Side, Unknown
 from gpudoctor.model.audited import (
     AuditResult,
     Connected,
@@ -30,11 +30,13 @@ _NO_CONTAINER = Unknown(Reason.NOT_PRESENT, "no container serves an engine here"
 class Audit:
     """One audit of a target; `run` may be called once."""
 
-    def __init__(self, target: Target, panels: Iterable[Panel] = Panel) -> None:
-        """Take the target (not connected) and the panels wanted."""
+    def __init__(
+        self, target: Target, panels: Iterable[Panel] = Panel, more: Iterable[Reader[Any]] = ()
+    ) -> None:
+        """Take the target (not connected), the panels wanted, and readers of more to be read."""
         self._target = target
         self._panels = tuple(panels)
-        self._judging = Judging(self._panels)
+        self._judging = Judging(self._panels, more)
         self._sides: dict[Side, AnswerSide] = {}
         self._tasks: set[asyncio.Task[list[Evidence]]] = set()
         self._joining: asyncio.Task[ContainerJoined] | None = None
@@ -165,9 +167,14 @@ def _was_lost(evidence: Evidence) -> bool:
     return evidence.problem is not None and evidence.problem.reason is Reason.DISCONNECTED
 
 
-async def run_audit(target: Target, panels: Iterable[Panel] = Panel) -> AuditResult:
-    """Audit to the end and return the result. Raises HostUnreachable."""
-    audit = Audit(target, panels)
+async def run_audit(
+    target: Target, panels: Iterable[Panel] = Panel, more: Iterable[Reader[Any]] = ()
+) -> AuditResult:
+    """Audit to the end and return the result; what `more` rests on is read besides.
+
+    Raises HostUnreachable.
+    """
+    audit = Audit(target, panels, more)
     try:
         async for event in audit.run():
             if isinstance(event, AuditResult):

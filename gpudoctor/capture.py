@@ -63,7 +63,7 @@ async def capture(target: Target, changes: Sequence[Change]) -> Captured:
     else:
         shell = await open_shell(target)
     try:
-        answers = await _answers(shell, texts)
+        answers = await read_texts(shell, texts)
     finally:
         await asyncio.shield(shell.close())
     if isinstance(target, RecordedTarget):
@@ -80,7 +80,8 @@ async def capture_chosen(target: Target, result: AuditResult, checks: Sequence[s
     return await capture(target, changes_of(f for f in result.findings if f.id in names))
 
 
-async def _answers(shell: LiveShell | SimulatedShell, texts: Sequence[str]) -> dict[str, Answer]:
+async def read_texts(shell: LiveShell | SimulatedShell, texts: Sequence[str]) -> dict[str, Answer]:
+    """Return what each read text prints, or why it gave no value; over a shell that is open."""
     if isinstance(shell, SimulatedShell):
         return {text: _simulated(*shell.machine.sh(text)) for text in texts}
     chunks = list(_chunks(texts))

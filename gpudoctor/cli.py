@@ -9,6 +9,20 @@ from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
 from gpudoctor.cli_fault import complain, drop_untaken, fault_sentence, traced
+from gpudoctor.cli_snapshot_parser import add_snapshot_verbs, run_snapshot
+from gpudoctor.cli_verbs import (
+    audit_verb,
+    bench_verb,
+    clean_verb,
+    confirm_verb,
+    explain_verb,
+    fix_verb,
+    plan_verb,
+    probes_verb,
+    record_verb,
+    rollback_verb,
+    status_verb,
+)
 from gpudoctor.model.error import Refusal, WrongUsage
 
 if TYPE_CHECKING:
@@ -26,6 +40,17 @@ examples:
 exit codes: 0 nothing to act on, or done; 1 issues, or refused (also: not kept, and taken back);
 2 wrong usage; 3 incomplete or unreachable; 4 failed and undone (also: nobody confirmed in time);
 5 undo incomplete, or not known what stands
+"""
+_FIGURES = """\
+TTFT     from just before the request is written on an open connection, to its first text
+TPOT     (last text - first text) / (tokens - those of the first text); the server's own count
+floor    lower quartile of the requests' TPOT, which is judged: noise only ever slows
+typical  median of the requests' TPOT; one stream's tok/s is 1 / typical, without TTFT
+gaps     between two pieces of text, all requests pooled; a piece may hold several tokens
+spread   coefficient of variation between blocks of requests
+
+A verdict draws whole blocks again (97.5 % interval) and claims only what lies beyond 2 %, or beyond
+what two runs before differed by; a quick run only what lies beyond 10 %.
 """
 _CHECKS = "its best fix, or alternative N of those that `plan` names"
 _TIMER = (
@@ -102,6 +127,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser.set_defaults(run=_screen)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     _reading_verbs(verbs)
+    _measuring_verbs(verbs)
     _writing_verbs(verbs)
     return parser, verbs.choices
 
@@ -138,11 +164,16 @@ def _verb(
 
 
 def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    audit = _verb(verbs, "audit", _audit, "print the findings")
+    audit = _verb(verbs, "audit", audit_verb, "print the findings")
     form = audit.add_mutually_exclusive_group()
     form.add_argument("--plain", action="store_true", help="as text (the default)")
     form.add_argument("--json", action="store_true", help="as JSON; docs/schema/audit.json")
     form.add_argument("--markdown", metavar="FILE", help="as Markdown, into FILE (- for output)")
+    audit.add_argument(
+        "--before-reboot",
+        action="store_true",
+        help="what the next reboot brings and takes instead; docs/schema/before-reboot.json",
+    )
     audit.add_argument(
         "--panel", action="append", metavar="PANEL", help="only this one; its id or number"
     )
@@ -151,43 +182,64 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     demo = _verb(verbs, "demo", _screen, "the screen on the bundled simulated host")
     demo.set_defaults(demo=True)
-    record = _verb(verbs, "record", _record, "keep what an audit reads, secrets masked")
+    record = _verb(verbs, "record", record_verb, "keep what an audit reads, secrets masked")
     record.add_argument("file", metavar="FILE")
     record.add_argument("--json", action="store_true")
-    probes = _verb(verbs, "probes", _probes, "what an audit runs, word for word")
+    probes = _verb(verbs, "probes", probes_verb, "what an audit runs, word for word")
     listed = probes.add_mutually_exclusive_group()
     listed.add_argument("--shell", action="store_true", help="the scripts themselves")
     listed.add_argument("--json", action="store_true")
-    explain = _verb(verbs, "explain", _explain, "what a check reads, judges and why")
+    explain = _verb(verbs, "explain", explain_verb, "what a check reads, judges and why")
     explain.add_argument("check", metavar="CHECK")
     explain.add_argument("--json", action="store_true")
 
 
+def _measuring_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    bench = _verb(verbs, "bench", bench_verb, "measure how fast the engine there decodes")
+    bench.formatter_class = argparse.RawDescriptionHelpFormatter
+    bench.epilog = _FIGURES
+    bench.add_argument("--full", action="store_true", help="minutes: small changes can be told")
+    bench.add_argument("--url", metavar="URL", help="this engine; else found by its process")
+    bench.add_argument(
+        "--api-key-env", metavar="NAME", help="the variable here that holds its API key"
+    )
+    bench.add_argument("--streams", default="1,8", metavar="N,…", help="at a time (default: 1,8)")
+    bench.add_argument(
+        "--on-busy", default="refuse", choices=("refuse", "mark"), help="where others use it too"
+    )
+    bench.add_argument(
+        "--fresh", action="store_true", help="choose the output length anew, not as the last run"
+    )
+    bench.add_argument("--json", action="store_true", help="as JSON; docs/schema/bench.json")
+
+
 def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    plan = _verb(verbs, "plan", _plan, "what would run, and its undo")
+    plan = _verb(verbs, "plan", plan_verb, "what would run, and its undo")
     plan.add_argument("checks", nargs="*", metavar="CHECK[:N]", help=_CHECKS)
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--shell", action="store_true", help="the very script: sh FILE apply | undo")
     form.add_argument("--json", action="store_true")
-    fix = _verb(verbs, "fix", _fix, "apply the fixes of these checks, read back")
+    fix = _verb(verbs, "fix", fix_verb, "apply the fixes of these checks, read back")
     fix.add_argument("checks", nargs="+", metavar="CHECK[:N]", help=_CHECKS)
     fix.add_argument("--yes", action="store_true", help="do not ask before applying")
     fix.add_argument("--confirm-within", metavar="TIME", help=_TIMER)
     fix.add_argument("--persist", action="store_true", help="and, once kept, make it last")
     fix.add_argument("--json", action="store_true")
-    rollback = _verb(verbs, "rollback", _rollback, "undo a transaction (default: the last)")
+    rollback = _verb(verbs, "rollback", rollback_verb, "undo a transaction (default: the last)")
     rollback.add_argument("transaction", nargs="?", metavar="TRANSACTION")
     rollback.add_argument("--yes", action="store_true", help="do not ask")
     rollback.add_argument("--json", action="store_true")
-    confirm = _verb(verbs, "confirm", _confirm, "keep what waits to be confirmed")
+    confirm = _verb(verbs, "confirm", confirm_verb, "keep what waits to be confirmed")
     confirm.add_argument("transaction", nargs="?", metavar="TRANSACTION")
     confirm.add_argument("--json", action="store_true")
-    status = _verb(verbs, "status", _status, "what is applied there, waits, or was interrupted")
+    status = _verb(verbs, "status", status_verb, "what is applied there, waits, or was interrupted")
     status.add_argument("--json", action="store_true")
-    clean = _verb(verbs, "clean", _clean, "remove what is ours from the host")
+    clean = _verb(verbs, "clean", clean_verb, "remove what is ours from the host")
     clean.add_argument("--yes", action="store_true", help="do not ask")
     clean.add_argument("--forget", action="store_true", help="also what stands: no undo then")
     clean.add_argument("--json", action="store_true")
+    snapshot = _verb(verbs, "snapshot", run_snapshot, "what was: kept, listed, compared, told")
+    add_snapshot_verbs(snapshot, _where)
 
 
 def _target_maker(args: argparse.Namespace) -> "Callable[[], Target]":
@@ -213,7 +265,7 @@ def _target_maker(args: argparse.Namespace) -> "Callable[[], Target]":
 def _screen(args: argparse.Namespace) -> int:
     """Open the screen; where there is no terminal, print the plain report."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _audit(args)
+        return audit_verb(args)
     if not getattr(args, "demo", False):
         args.make_target()  # a wrong option is a sentence now, not a screen later
     from gpudoctor.app import GpuDoctor
@@ -223,63 +275,3 @@ def _screen(args: argparse.Namespace) -> int:
     if app.fault is not None:
         raise app.fault
     return app.return_code or 0
-
-
-def _audit(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_audit import audit_command
-
-    return audit_command(args)
-
-
-def _record(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_audit import record_command
-
-    return record_command(args)
-
-
-def _probes(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_audit import probes_command
-
-    return probes_command(args)
-
-
-def _explain(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_audit import explain_command
-
-    return explain_command(args)
-
-
-def _plan(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_fix import plan_command
-
-    return plan_command(args)
-
-
-def _fix(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_fix import fix_command
-
-    return fix_command(args)
-
-
-def _rollback(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_undo import rollback_command
-
-    return rollback_command(args)
-
-
-def _confirm(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_undo import confirm_command
-
-    return confirm_command(args)
-
-
-def _status(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_undo import status_command
-
-    return status_command(args)
-
-
-def _clean(args: argparse.Namespace) -> int:
-    from gpudoctor.cli_undo import clean_command
-
-    return clean_command(args)

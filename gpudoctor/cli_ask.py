@@ -1,18 +1,39 @@
-"""What the writing verbs have in common: refusals, questions at a terminal, commands to type."""
+"""What verbs have in common: widths, refusals, questions at a terminal, commands to type."""
 
 import argparse
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from gpudoctor.model import Facts, Unknown
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.plan import State, Transaction
+from gpudoctor.probes.kernel import INSIDE_CONTAINER
 
 REFUSED, UNREACHED, FAILED, INTERRUPTED = 1, 3, 4, 130
 _SHORTEST, _LONGEST = 5, 3600
 _DURATION = re.compile(r"0|(\d{1,5})([sm])")
+
+
+def columns() -> int:
+    """Return how wide a report may be: the terminal's columns, 120 at most."""
+    return min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a report to a file, or to the output for `-`. Raises WrongUsage."""
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongUsage(f"{path} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -102,6 +123,20 @@ def undoing(args: argparse.Namespace, transaction: str) -> str:
 def waiting(known: list[Transaction]) -> Transaction | None:
     """Return the transaction that waits to be confirmed, if one does."""
     return next((t for t in known if t.timer is not None and t.state is State.APPLIED), None)
+
+
+def refuse_blind(result: AuditResult) -> None:
+    """Raise a Refusal where the host was not read whole, or is not the host."""
+    if result.problems:
+        raise Refusal(f"nothing was changed: {result.problems[0]}", REFUSED)
+    facts = Facts(result.evidence)
+    inside = facts[INSIDE_CONTAINER] if facts.ready(INSIDE_CONTAINER) else ""
+    if inside and not isinstance(inside, Unknown):
+        raise Refusal(
+            f"nothing was changed: this is inside a container ({inside}), and what gpudoctor "
+            "changes belongs to its host: run it there, or name the host with --host",
+            REFUSED,
+        )
 
 
 def refuse_unfinished(args: argparse.Namespace, known: list[Transaction]) -> None:

@@ -4,13 +4,14 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpudoctor.audit import run_audit
+from gpudoctor.before_reboot import READERS
 from gpudoctor.checks import by_id, known_check
+from gpudoctor.cli_ask import columns, write_text
 from gpudoctor.fixes import way_of
 from gpudoctor.judging import Judging
 from gpudoctor.model import Impact, Later, Panel, Probe, Side, Tool
@@ -46,24 +47,10 @@ def audit_command(args: argparse.Namespace) -> int:
 
         sys.stdout.write(audit_json(result, fail_on))
     elif getattr(args, "markdown", None):
-        _write(args.markdown, markdown(result, fail_on))
+        write_text(args.markdown, markdown(result, fail_on))
     else:
-        sys.stdout.write(plain(result, _columns(), fail_on, sys.stdout.isatty()))
+        sys.stdout.write(plain(result, columns(), fail_on, sys.stdout.isatty()))
     return exit_code(result, fail_on)
-
-
-def _columns() -> int:
-    return min(shutil.get_terminal_size((100, 24)).columns, 120)
-
-
-def _write(path: str, text: str) -> None:
-    if path == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise WrongUsage(f"{path} cannot be written: {error.strerror}") from error
 
 
 def record_command(args: argparse.Namespace) -> int:
@@ -118,12 +105,17 @@ def probes_command(args: argparse.Namespace) -> int:
     from gpudoctor.hosts.side import job_texts
 
     judging = Judging(Panel)
-    first = [*judging.begin(Side.HOST).due, *judging.begin(Side.CONTAINER).due]
+    first = _independent(judging)
+    more = [probe for probe in _independent(Judging(Panel, READERS)) if probe not in first]
     if args.json:
-        _print_json({"probes": [_probe_row(probe) for probe in (*first, *judging.waiting)]})
+        rows = [_probe_row(probe) for probe in (*first, *judging.waiting)]
+        _print_json({"probes": rows, "before_reboot": [_probe_row(probe) for probe in more]})
         return 0
     if not args.shell:
         for probe in (*first, *judging.waiting):
+            print(f"{probe.side:<10} {probe.key:<28} {_about(probe)}")
+        print("\nonly for audit --before-reboot:")
+        for probe in more:
             print(f"{probe.side:<10} {probe.key:<28} {_about(probe)}")
         return 0
     print("# the session, once a side (MARK is random)")
@@ -139,8 +131,17 @@ def probes_command(args: argparse.Namespace) -> int:
         where = "on the demo host" if shown else "not asked on the demo host"
         print(f"\n# {later.side}: {later.key}, made from what {after} answer; {where}")
         print("".join(f"{text}\n" for _, text in job_texts(shown)), end="")
+    print("\n# what follows is asked for `audit --before-reboot` only")
+    for side in Side:
+        for keys, text in job_texts([p for p in more if p.side is side]):
+            print(f"\n# {side}: {', '.join(keys)}\n{text}")
     print("\n# `gpudoctor audit --json` on a host names each command and path as read there")
     return 0
+
+
+def _independent(judging: Judging) -> list[Probe]:
+    """Return the probes of both sides that wait for no fact."""
+    return [*judging.begin(Side.HOST).due, *judging.begin(Side.CONTAINER).due]
 
 
 def _demo_asked() -> Mapping[str, Probe]:

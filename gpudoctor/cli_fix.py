@@ -16,6 +16,7 @@ from gpudoctor.cli_ask import (
     ask,
     at_terminal,
     confirm_seconds,
+    refuse_blind,
     refuse_read_only,
     refuse_unfinished,
     unreached_is_refused,
@@ -32,7 +33,6 @@ from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import INCOMPLETE, Refusal, WrongUsage
 from gpudoctor.model.plan import Plan, State, Transaction
 from gpudoctor.plan import make_plan, persistent
-from gpudoctor.probes.kernel import INSIDE_CONTAINER
 from gpudoctor.probes.server_metrics import DECODE_SPEED
 from gpudoctor.report_plan import other_ways, preview
 from gpudoctor.transaction import transactions
@@ -89,7 +89,7 @@ def _looked(args: argparse.Namespace) -> tuple[Fix, list[Transaction]]:
     refuse_read_only(args)
     seconds = confirm_seconds(vars(args).get("confirm_within"))
     result = asyncio.run(run_audit(args.make_target()))
-    _refuse_blind(result)
+    refuse_blind(result)
     fix = _prepared(args, result, checks, seconds)
     if not (fix.plan.steps or fix.plan.already) or result.user != "root":
         return fix, []
@@ -140,20 +140,6 @@ def _prepared(
         captured = asyncio.run(capture_chosen(args.make_target(), offers, names))
         fix.lasting = make_plan(offers, captured, names, confirm_within=0)
     return fix
-
-
-def _refuse_blind(result: AuditResult) -> None:
-    """Raise a Refusal where the host was not read whole, or is not the host."""
-    if result.problems:
-        raise Refusal(f"nothing was changed: {result.problems[0]}", REFUSED)
-    facts = Facts(result.evidence)
-    inside = facts[INSIDE_CONTAINER] if facts.ready(INSIDE_CONTAINER) else ""
-    if inside and not isinstance(inside, Unknown):
-        raise Refusal(
-            f"nothing was changed: this is inside a container ({inside}), and what gpudoctor "
-            "changes belongs to its host: run it there, or name the host with --host",
-            REFUSED,
-        )
 
 
 def _apply(fix: Fix) -> None:

@@ -64,6 +64,14 @@ def since_applied(lines: list[Line]) -> list[Line]:
     return lines[at[-1] + 1 :] if at else lines
 
 
+def steps_of(lines: list[Line]) -> tuple[tuple[str, str], ...]:
+    """Return check and title of each step of the last run that a journal tells of."""
+    begins = [i for i, line in enumerate(lines) if line.word == "begin"]
+    run = lines[begins[-1] :] if begins else lines
+    steps = (line.rest.partition(" ") for line in run if line.word == "step")
+    return tuple((check, title) for check, _, title in steps)
+
+
 def tell(
     transaction: str,
     lines: list[Line],
@@ -80,7 +88,7 @@ def tell(
     begins = [i for i, line in enumerate(lines) if line.word == "begin"]
     run = lines[begins[-1] :] if begins else lines
     started, boot, operator = (*(run[0].rest.split(" ", 2) if begins else ()), "", "", "")[:3]
-    steps = [line.rest.partition(" ") for line in run if line.word == "step"]
+    steps = steps_of(run)
     told = list(moves(run, 0.0, uptime))
     states = [move.state for move in told if isinstance(move, StateMoved)]
     state = states[-1] if states else State.FAILED if refusal(run) else State.PLANNED
@@ -95,8 +103,8 @@ def tell(
         state,
         operator,
         started,
-        tuple(title for _, _, title in steps),
-        tuple(dict.fromkeys(check for check, _, _ in steps)),
+        tuple(title for _, title in steps),
+        tuple(dict.fromkeys(check for check, _ in steps)),
         boot,
         epoch_ended=ended,
         timer=armed[-1] if armed and waits else None,

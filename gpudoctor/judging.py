@@ -21,12 +21,13 @@ from gpudoctor.model.audited import Identity
 from gpudoctor.model.fact import Reason
 from gpudoctor.model.finding import not_read
 from gpudoctor.model.place import ContainerRef
+from gpudoctor.probes.firmware import FIRMWARE, MEMORY_SLOTS
 from gpudoctor.probes.identity import IDENTITY
 from gpudoctor.probes.place import SERVING_CONTAINER
 from gpudoctor.redact import redact_evidence
 from gpudoctor.text import one_line
 
-_ALWAYS: tuple[Reader[Any], ...] = (IDENTITY, SERVING_CONTAINER)
+_ALWAYS: tuple[Reader[Any], ...] = (IDENTITY, SERVING_CONTAINER, FIRMWARE, MEMORY_SLOTS)
 
 
 @dataclass(slots=True)
@@ -41,8 +42,8 @@ class Step:
 class Judging:
     """The state of one audit's reading: what was asked, what came back, what is still to judge."""
 
-    def __init__(self, panels: Iterable[Panel]) -> None:
-        """Collect the union of the probes that the panels' checks rest on."""
+    def __init__(self, panels: Iterable[Panel], more: Iterable[Reader[Any]] = ()) -> None:
+        """Collect the union of the probes that the panels' checks, and more readers, rest on."""
         self.evidence: dict[str, Evidence] = {}
         self.asked: dict[str, Probe] = {}
         self.findings: list[Finding] = []
@@ -53,7 +54,7 @@ class Judging:
         self._sides = {Side.HOST}
         checks = [check for checks in self._open.values() for check in checks]
         readers = [r for check in checks for r in check.reads + check.optional]
-        for reader in (*_ALWAYS, *readers):
+        for reader in (*_ALWAYS, *readers, *more):
             for probe in reader.probes():
                 place: dict[str, Any] = self._later if isinstance(probe, Later) else self._first
                 place[probe.key] = probe

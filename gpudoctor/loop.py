@@ -11,6 +11,8 @@ from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Move, Plan, State, StateMoved
 from gpudoctor.model.snapshot import Kind
+from gpudoctor.snapshots.plans import drop as drop_plan
+from gpudoctor.snapshots.plans import keep as keep_plan
 from gpudoctor.snapshots.store import note_begun, note_ended, save
 from gpudoctor.transaction import apply, confirm, watch
 
@@ -31,6 +33,7 @@ async def apply_between_snapshots(
     if not before.simulated:
         try:
             await asyncio.to_thread(save, before, Kind.BEFORE, plan.id)
+            await asyncio.to_thread(keep_plan, plan)
         except Refusal as refusal:
             raise Refusal(f"nothing was changed: {refusal.sentence}", refusal.code) from refusal
         await asyncio.to_thread(note_begun, plan)
@@ -48,8 +51,12 @@ async def apply_between_snapshots(
     except Refusal as refusal:
         if refusal.code != INCOMPLETE:
             note_ended(plan)
+        if refusal.code == 1 and state is State.PLANNED:  # nothing was written
+            drop_plan(plan.id)
         raise
     note_ended(plan)
+    if state in {State.UNDONE, State.FAILED}:
+        drop_plan(plan.id)
     if state in {State.APPLIED, State.CONFIRMED} and not before.simulated:
         try:
             after = await run_audit(make_target())

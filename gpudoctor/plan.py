@@ -81,7 +81,8 @@ def _add_check(
         if number > len(options):
             draft.refused.append((check, f"it has no alternative {number}, only {len(options)}"))
         else:
-            _add_best(draft, finding, captured, options[number - 1 : number] or options)
+            ways = [(number, options[number - 1])] if number else [*enumerate(options, 1)]
+            _add_best(draft, finding, captured, ways)
 
 
 def _explain(check: str, findings: Sequence[Finding], draft: _Draft) -> None:
@@ -103,12 +104,12 @@ def _add_best(
     draft: _Draft,
     finding: Finding,
     captured: Captured,
-    options: Sequence[Sequence[Change]],
+    ways: Sequence[tuple[int, Sequence[Change]]],
 ) -> None:
     """Add the first alternative that can be done whole; else say why the best cannot."""
     reasons = []
-    for option in options:
-        sentence = _add_option(draft, finding, captured, option)
+    for way, option in ways:
+        sentence = _add_option(draft, finding, captured, way, option)
         if not sentence:
             return
         reasons.append(sentence)
@@ -116,7 +117,7 @@ def _add_best(
 
 
 def _add_option(
-    draft: _Draft, finding: Finding, captured: Captured, option: Sequence[Change]
+    draft: _Draft, finding: Finding, captured: Captured, way: int, option: Sequence[Change]
 ) -> str:
     """Add all changes of one alternative, or none and return why."""
     steps: list[Step] = []
@@ -134,7 +135,7 @@ def _add_option(
         if isinstance(made, str):
             return made
         others = [*draft.steps, *steps]
-        made = _without_double(made, others)
+        made = replace(_without_double(made, others), way=way)
         if sentence := _clash(made, others):
             return sentence
         steps.append(made)

@@ -22,6 +22,7 @@ from gpudoctor.model import (
     Probe,
     Reason,
     Side,
+    Status,
     Tool,
     Unknown,
 )
@@ -126,6 +127,7 @@ class RecordedAudit:
     sides: Mapping[Side, Answers]
     rules: str = ""
     findings: tuple[KeptFinding, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def is_recording(raw: bytes) -> bool:
@@ -248,12 +250,13 @@ def _recorded(table: Mapping[str, Any]) -> RecordedAudit:
         sides=sides,
         rules=str(header.get("rules", "")),
         findings=tuple(kept_finding(row) for row in table.get("findings", ())),
+        problems=tuple(map(str, header.get("problems", ()))),
     )
 
 
 def kept_finding(row: Mapping[str, Any]) -> KeptFinding:
-    """Return a finding as a file keeps it. Raises KeyError or TypeError for what is none."""
-    plain = {name: str(row[name]) for name in _ROW}
+    """Return a finding as a file keeps it. Raises KeyError, TypeError or ValueError."""
+    plain = {name: str(row[name]) for name in _ROW} | {"status": str(Status(row["status"]))}
     targets = tuple(map(str, row["targets"]))
     return KeptFinding(
         **plain, targets=targets, cls=str(row.get("class", "")), reason=str(row.get("reason", ""))

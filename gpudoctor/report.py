@@ -82,6 +82,16 @@ def plain(
     Off a terminal nothing is cut, and a remedy keeps its commands on one line, to be copied.
     """
     lines = [*heading(result), "", verdict_line(result, fail_on)]
+    lines += sections(result, width, terminal)
+    if result.pending:
+        lines += ["", f"PENDING ({len(result.pending)}): accepted, to be done by hand"]
+        lines += [row for line in pending_lines(result) for row in _wrapped(line, width, "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def sections(result: AuditResult, width: int, terminal: bool) -> list[str]:
+    """Return the findings as lines of text, by status, each under its heading."""
+    lines: list[str] = []
     for status, name, hint in SECTIONS:
         found = result.of(status)
         if not found:
@@ -91,10 +101,7 @@ def plain(
             lines += _grouped(found, width)
         else:
             lines += [line for finding in found for line in _entry(finding, width, terminal)]
-    if result.pending:
-        lines += ["", f"PENDING ({len(result.pending)}): accepted, to be done by hand"]
-        lines += [row for line in pending_lines(result) for row in _wrapped(line, width, "  ")]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _entry(finding: Finding, width: int, terminal: bool) -> Iterator[str]:

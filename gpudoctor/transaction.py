@@ -19,11 +19,12 @@ from gpudoctor.hosts.root_shell import (
     require_root,
 )
 from gpudoctor.hosts.target import Target
-from gpudoctor.journal import parse, tell
+from gpudoctor.journal import parse, steps_of, tell
 from gpudoctor.model.error import HostUnreachable, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Plan, State, StateMoved, Transaction
 from gpudoctor.plan import default_operator
 from gpudoctor.shell import quote, read_files
+from gpudoctor.snapshots.plans import drop as drop_plan
 from gpudoctor.snapshots.store import keep_script
 from gpudoctor.text import one_line
 from gpudoctor.transaction_script import PLACES, Places, clean_text
@@ -37,6 +38,8 @@ from gpudoctor.transaction_simulated import (
 )
 from gpudoctor.transaction_watch import NO_SCRIPT, Moves, Watch, runs_text
 
+# A transaction with its steps: check and title of each.
+Journaled = tuple[Transaction, tuple[tuple[str, str], ...]]
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CHUNK = 60_000
@@ -45,6 +48,8 @@ _JOURNAL_CAP, _ALL_CAP = 1 << 18, 16 << 20
 _CONFIRM_SECONDS = 45.0
 # How long a login to confirm is tried, and the wait between two tries, in seconds.
 _LOGIN_SECONDS, _LOGIN_WAIT = 15.0, 0.5
+# How long listing the transactions and reading their journals may take.
+_LOOK_SECONDS = 20.0
 _TOOLS = "flock setsid dd sync base64 sha256sum awk cmp cut grep sed sort tr"
 
 
@@ -90,6 +95,8 @@ async def undo(target: Target, transaction: str, places: Places = PLACES) -> Mov
                 yield move
             return
         async for move in Watch(shell, transaction, places).run("undo", default_operator()):
+            if isinstance(move, StateMoved) and move.state is State.UNDONE:
+                drop_plan(transaction)  # the story after a reboot does not tell of it
             yield move
     finally:
         await asyncio.shield(shell.close())
@@ -212,26 +219,34 @@ def in_order(told: Iterable[Transaction]) -> list[Transaction]:
 
 
 async def _told(shell: LiveShell, places: Places) -> list[Transaction]:
-    look = await shell.run(_look_text(places), _ALL_CAP)
-    answer = await shell.run(read_files([_BOOT_ID, places.journal("*")], _JOURNAL_CAP), _ALL_CAP)
-    for one in (look, answer):
-        if one.lost is not None:
-            raise HostUnreachable(f"the transactions could not be read: {one.lost.detail}")
-    words = [
-        line.partition(" ")[::2] for line in look.stdout.decode("ascii", "replace").split("\n")
-    ]
+    return [one for one, _ in (await journals(shell, places)).values()]
+
+
+async def journals(shell: LiveShell, places: Places = PLACES) -> dict[str, Journaled]:
+    """Return each transaction there by its id, with its steps. Raises HostUnreachable.
+
+    Takes root's shell, opened.
+    """
+    # Whether one runs is asked before its journal is read: what is gone has said its last word.
+    text = f"{_look_text(places)}; {read_files([_BOOT_ID, places.journal('*')], _JOURNAL_CAP)}"
+    answer = await shell.run(text, _ALL_CAP, _LOOK_SECONDS)
+    if answer.lost is not None:
+        raise HostUnreachable(f"the transactions could not be read: {answer.lost.detail}")
+    look = answer.stdout.partition(b"\n==> ")[0].decode("ascii", "replace")
+    words = [line.partition(" ")[::2] for line in look.split("\n")]
     running = {name for word, name in words if word == "runs"}
     armed = {name for word, name in words if word == "armed"}
     uptime = next((float(value) for word, value in words if word == "up"), 0.0)
     files = parse_files(answer.stdout, answer.stderr)
     boot = files.pop(_BOOT_ID, b"")
     boot_id = boot.decode("ascii", "replace").strip() if isinstance(boot, bytes) else ""
-    journals = {path.split("/")[-2]: raw for path, raw in files.items() if isinstance(raw, bytes)}
-    return [
-        tell(name, parse(journals.get(name, b"")), boot_id, uptime, name in running, name in armed)
-        for word, name in words
-        if word == "has" and ID.fullmatch(name)
-    ]
+    raws = {path.split("/")[-2]: raw for path, raw in files.items() if isinstance(raw, bytes)}
+    found = {}
+    for name in (name for word, name in words if word == "has" and ID.fullmatch(name)):
+        lines = parse(raws.get(name, b""))
+        told = tell(name, lines, boot_id, uptime, name in running, name in armed)
+        found[name] = told, steps_of(lines)
+    return found
 
 
 def _look_text(places: Places) -> str:

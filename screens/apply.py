@@ -15,7 +15,7 @@ from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.board import Board
 from gpudoctor.screens.journal_text import state_content, steps_content, trouble_content
 from gpudoctor.screens.masthead import Masthead
-from gpudoctor.screens.messages import ConfirmAsked, UndoAsked
+from gpudoctor.screens.messages import ConfirmAsked, LastAsked, UndoAsked
 from gpudoctor.screens.redraw import redraw
 from gpudoctor.screens.words import MUTED, host_line
 
@@ -30,6 +30,7 @@ class ApplyScreen(Screen[None]):
             "c", "confirm", "Keep it", id="apply.confirm", tooltip="Confirm: what was applied stays"
         ),
         Binding("u", "undo", "Undo", id="apply.undo", tooltip="Put the values of before back"),
+        Binding("m", "last", "Make it last", id="apply.last", tooltip="Let it outlast a reboot"),
         # What the app offers everywhere, and what the footer has no room for here at 80 columns.
         Binding("r", "app.reaudit", show=False, id="apply.reaudit", tooltip="Read the host anew"),
         Binding("t", "app.back", show=False, id="apply.close", tooltip="Back; nothing is stopped"),
@@ -75,7 +76,7 @@ class ApplyScreen(Screen[None]):
         troubles.display = bool(applying.troubles) or applying.state is State.UNDO_FAILED
         redraw(troubles, trouble_content(applying))
         redraw(self.query_one("#items", Static), steps_content(applying, self._whole))
-        offered = tuple(self.check_action(action, ()) for action in ("confirm", "undo"))
+        offered = tuple(self.check_action(action, ()) for action in ("confirm", "undo", "last"))
         if offered != self._offered:  # a footer made anew at each draw would cost most of it
             self._offered = offered
             self.refresh_bindings()
@@ -98,16 +99,23 @@ class ApplyScreen(Screen[None]):
         """Ask the app to keep it."""
         self.post_message(ConfirmAsked())
 
+    def action_last(self) -> None:
+        """Ask the app to make it last."""
+        self.post_message(LastAsked())
+
     def action_whole(self) -> None:
         """Show every value, or a summary again."""
         self._whole = not self._whole
         self.draw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer confirming while it waits, and undo once something is applied."""
+        """Offer confirming while it waits, undo once applied, and to make last what was kept."""
         applying = self.board.applying
         if action == "confirm":
             return bool(applying and applying.waits and not self.board.read_only)
+        if action == "last":
+            able = bool(applying and applying.kept and applying.forms is not None)
+            return able and not self.board.read_only
         if action == "undo":
             return bool(applying and not self.board.read_only and _undoable(applying))
         return True

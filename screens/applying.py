@@ -3,8 +3,12 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpudoctor.model.plan import ItemMoved, Move, Plan, State, StateMoved, TimerArmed, Transaction
+
+if TYPE_CHECKING:
+    from gpudoctor.model.audited import AuditResult
 
 # What an operator should see even where later lines about the same item follow.
 _TROUBLE = frozenset({"ignored", "complaint", "drift", "stuck", "foreign", "held", "skipped"})
@@ -18,7 +22,8 @@ class Applying:
 
     `deadline` and the times are seconds of the monotonic clock. `confirmed` is the operator's word
     to keep it, which its run `hears` or not; `asked` that it was asked back; `chosen` is the
-    selection that it came from.
+    selection that it came from. `forms` is an audit whose findings offer what would make it last,
+    None where nothing would; `without` are the steps that have no such form.
     """
 
     id: str
@@ -41,6 +46,8 @@ class Applying:
     hears: bool = False
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
+    forms: "AuditResult | None" = None
+    without: tuple[str, ...] = ()
 
     def take(self, move: Move) -> None:
         """Add one line of the journal."""
@@ -109,6 +116,13 @@ class Applying:
     def cut_short(self) -> bool:
         """Return whether it is applied, and its run stopped before its end was known."""
         return self.state is State.APPLIED and bool(self.refused) and not self.lost
+
+    @property
+    def kept(self) -> bool:
+        """Return whether it is applied and stays: nothing of it is open."""
+        waited = self.state is State.APPLIED and self.deadline is None
+        stays = self.state is State.CONFIRMED or waited
+        return stays and not self.unsettled and not self.refused
 
     @property
     def untouched(self) -> bool:

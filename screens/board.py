@@ -20,6 +20,7 @@ from gpudoctor.model.pending import PendingTold
 from gpudoctor.model.plan import Plan, Transaction
 from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.choice import Chosen, still_there, way_of
+from gpudoctor.screens.kept import Page, Shelf, Telling
 
 
 @runtime_checkable
@@ -58,6 +59,7 @@ class Board:
     user: str = ""
     container: str = ""
     simulated: bool = False
+    recorded: bool = False
     running: bool = False
     started: float = 0.0
     refusal: str = ""
@@ -74,6 +76,9 @@ class Board:
     applying: Applying | None = None
     plans: dict[str, Plan] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    shelf: Shelf = field(default_factory=Shelf)
+    telling: Telling = field(default_factory=Telling)
+    page: Page = field(default_factory=Page)
     version: int = 0
 
     def touch(self) -> None:

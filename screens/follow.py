@@ -54,9 +54,11 @@ class Follower:
 
     def _new_audit(self, panels: Sequence[Panel]) -> "Audit":
         from gpudoctor.audit import Audit
+        from gpudoctor.hosts.recorded import RecordedTarget
 
         self._target = target = self._make_target()
         self._board.label, self._board.simulated = target.label, target.simulated
+        self._board.recorded = isinstance(target, RecordedTarget)
         return Audit(target, panels)
 
     async def close(self) -> None:
@@ -129,20 +131,32 @@ class Follower:
         return task.result()
 
     async def _capture(self, result: AuditResult) -> "Captured":
-        from gpudoctor.capture import capture, changes_of
-        from gpudoctor.hosts.target import LiveTarget
-
         self._board.capturing = True
         self._board.touch()
         try:
-            target = await asyncio.to_thread(self._make_target)
-            work = capture(target, changes_of(result.findings))
-            if isinstance(target, LiveTarget):
-                return await work
-            return await asyncio.to_thread(asyncio.run, work)  # it computes, and would block
+            return await self.values_of(result)
         finally:
             self._board.capturing = False
             self._board.touch()
+
+    async def values_of(self, result: AuditResult) -> "Captured":
+        """Read the values now of all that an audit's findings can change. Raises Refusal."""
+        from gpudoctor.capture import capture, changes_of
+        from gpudoctor.hosts.target import LiveTarget
+
+        target = await asyncio.to_thread(self._make_target)
+        work = capture(target, changes_of(result.findings))
+        if isinstance(target, LiveTarget):
+            return await work
+        return await asyncio.to_thread(asyncio.run, work)  # it computes, and would block
+
+    @property
+    def basis(self) -> "tuple[AuditResult, Captured] | None":
+        """Return the audit and the values that a plan now comes from, once they are there."""
+        if self._captured is None or not self._captured[1].done():
+            return None
+        result, task = self._captured
+        return None if task.cancelled() or task.exception() else (result, task.result())
 
     async def forget(self) -> None:
         """Drop the captured values, ending a capture under way, within a limit."""

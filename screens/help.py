@@ -1,6 +1,6 @@
 """Help: the keys, and what the words mean."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,7 +10,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from gpudoctor.model.diff import Moved
 from gpudoctor.model.finding import Class, Impact, Status
+from gpudoctor.model.story import Fate
+from gpudoctor.screens.signs import FATES, FATES_MEAN, MOVES, MOVES_MEAN
 from gpudoctor.screens.words import GLYPHS, IMPACT_STYLES, MUTED, NAMES, ORDER, STYLES
 
 _STATUSES = {
@@ -65,11 +68,26 @@ class HelpScreen(ModalScreen[None]):
         lines += [_row(str(cls), "bold", cls.meaning) for cls in Class]
         lines += [Content(""), _title("Impact: how much it may matter")]
         lines += [_row(str(i), IMPACT_STYLES[i], what) for i, what in _IMPACTS.items()]
+        lines += [Content(""), _title("The story: what became of a change")]
+        lines += _signed(FATES, FATES_MEAN)
+        lines += [Content(""), _title("A diff: how things differ")]
+        lines += _signed(MOVES, MOVES_MEAN)
         return lines
 
     def action_close(self) -> None:
         """Go back."""
         self.dismiss(None)
+
+
+def _signed(
+    signs: Mapping[Moved, tuple[str, str]] | Mapping[Fate, tuple[str, str]],
+    meanings: Mapping[Moved, str] | Mapping[Fate, str],
+) -> list[Content]:
+    """Return a row a word, with its sign and what it means."""
+    means = {str(word): what for word, what in meanings.items()}
+    return [
+        _row(f"{sign} {word}", style, means[str(word)]) for word, (sign, style) in signs.items()
+    ]
 
 
 def _title(text: str) -> Content:

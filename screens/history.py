@@ -48,6 +48,7 @@ class HistoryScreen(Screen[None]):
             yield OptionList(id="transactions", markup=False)
             with VerticalScroll(id="told"):
                 yield Static(id="words")
+                yield Static(id="looked")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -90,10 +91,18 @@ class HistoryScreen(Screen[None]):
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
+        redraw(self.query_one("#looked", Static), self._looked())
         if told is not None:
             redraw(words, told_content(told, time.monotonic() - self.board.history.at))
         else:
             redraw(words, self._nothing())
+
+    def _looked(self) -> Content:
+        """Return why no story could be told at the start, where that is so."""
+        problem = self.board.telling.problem
+        if not problem:
+            return Content("")
+        return Content.assemble(("\n? no story could be told at the start: ", MUTED), host(problem))
 
     def _nothing(self) -> Content:
         history = self.board.history

@@ -66,6 +66,9 @@ def state_content(applying: Applying) -> Content:
         parts.append(host(applying.detail, MUTED))
     if applying.refused:
         parts.append(Content.assemble(("✗ ", "bold $text-error"), host(applying.refused)))
+    if applying.kept and applying.forms is not None:
+        lead = Content.assemble(("m", "bold"), (" makes it last", "$text-success"))
+        parts.append(lead + Content.styled(": until then, the next reboot ends it.", MUTED))
     if applying.untouched and applying.chosen:
         parts.append(Content.styled("It is planned again from the values now: 2 shows it.", MUTED))
     return Content("\n").join(parts)

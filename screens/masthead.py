@@ -14,7 +14,7 @@ from gpudoctor.screens.words import IMPACT_STYLES, MUTED, counts, host_line, sec
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _WIDE = 110
-_PLACES = (("audit", "1 Audit"), ("plan", "2 Plan"))
+_PLACES = (("audit", "1 Audit"), ("plan", "2 Plan"), ("snapshots", "3 Snapshots"))
 
 
 class Masthead(Vertical):

@@ -7,10 +7,11 @@ from textual.content import Content
 from gpudoctor.model.plan import Plan, Step, Transaction
 from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.board import Board
-from gpudoctor.screens.preview import RISKS, needed, timer_sentence, worst_risk
+from gpudoctor.screens.preview import RISKS, needed, plan_content, timer_sentence, worst_risk
 from gpudoctor.screens.words import MUTED, host_line, number_of
 
 _NAMES = 8
+_QUESTION_WIDTH = 68
 
 
 def apply_question(plan: Plan, board: Board) -> Content:
@@ -106,6 +107,18 @@ def unproven_question(steps: Sequence[Step]) -> Content:
             ),
         ]
     )
+
+
+def last_question(plan: Plan, without: Sequence[str], board: Board) -> Content:
+    """Return the question before a change is made to last: the files, their undo, and where."""
+    values = number_of(len(plan.items), "value")
+    left = [f"{title}: there is no persistent form" for title in without]
+    rows = [_where(f"Make it last ({values})", board.label or plan.label), Content("")]
+    rows.append(plan_content(plan, {}, _QUESTION_WIDTH))
+    if left:
+        rows += [Content(""), Content.styled("Not made to last:", "bold"), *_names(left)]
+    words = "It is a transaction of its own, with an undo of its own; what was applied stays."
+    return Content("\n").join([*rows, Content(""), Content.styled(words, MUTED)])
 
 
 def undo_question(applying: Applying, told: Transaction | None, board: Board) -> Content:

@@ -18,6 +18,7 @@ from gpudoctor.screens.transact import Transactor
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
+    from gpudoctor.model.audited import AuditResult
 
 _STAND = frozenset({State.APPLIED, State.CONFIRMED})
 
@@ -50,7 +51,7 @@ class Transacting(Auditing):
             require_root(result.user, "changing the host")
         except Refusal as refusal:
             return refusal.sentence
-        return ""
+        return _elsewhere(result)
 
     def _in_turn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Ask and act in a worker; while one question is open, no other is asked."""
@@ -197,6 +198,21 @@ class Transacting(Auditing):
 
     def _start_beside(self, work: Callable[[], Awaitable[None]]) -> None:
         self.run_worker(self._with_known_key(work), group="beside", exit_on_error=False)
+
+
+def _elsewhere(result: "AuditResult") -> str:
+    """Return that what would be changed belongs to another host than the one read, or nothing."""
+    from gpudoctor.model import Facts, Unknown
+    from gpudoctor.probes.kernel import INSIDE_CONTAINER
+
+    facts = Facts(result.evidence)
+    inside = facts[INSIDE_CONTAINER] if facts.ready(INSIDE_CONTAINER) else ""
+    if not inside or isinstance(inside, Unknown):
+        return ""
+    return (
+        f"this is inside a container ({inside}), and what gpudoctor changes belongs to its host: "
+        "run it there, or name the host with --host"
+    )
 
 
 def _severity(applying: Applying) -> SeverityLevel:

@@ -93,7 +93,7 @@ def counts(findings: Iterable[Finding], words: bool = True) -> Content:
     parts = []
     for status in ORDER:
         if number[status]:
-            name = f" {_plural(status, number[status])}" if words else ""
+            name = f" {in_number(status, number[status])}" if words else ""
             parts.append(
                 Content.assemble(
                     (GLYPHS[status], STYLES[status]), f" {number[status]}", (name, MUTED)
@@ -102,7 +102,8 @@ def counts(findings: Iterable[Finding], words: bool = True) -> Content:
     return Content("  ").join(parts)
 
 
-def _plural(status: Status, number: int) -> str:
+def in_number(status: Status, number: int) -> str:
+    """Return the name of so many findings of a status."""
     if status is Status.ISSUE and number != 1:
         return "issues"
     if status is Status.NON_ISSUE:

@@ -1,9 +1,11 @@
 """The store: a folder a machine, one file a snapshot, one script a transaction; written whole."""
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
+import time
 from pathlib import Path
 
 from gpudoctor.model.audited import AuditResult, Identity
@@ -14,6 +16,9 @@ from gpudoctor.recording import dump
 from gpudoctor.text import one_line
 
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+_FOLDER = re.compile(r"[0-9a-f]{32}|unnamed-[0-9a-f]{16}")
+# No writer takes that long, in seconds; the store may be shared, so a pid tells nothing.
+_ABANDONED = 3600
 
 
 def state_home() -> Path:
@@ -28,6 +33,17 @@ def machine_folder(machine_id: str, label: str) -> Path:
     if _MACHINE_ID.fullmatch(machine_id):
         return state_home() / machine_id
     return state_home() / f"unnamed-{hashlib.sha256(label.encode()).hexdigest()[:16]}"
+
+
+def is_folder_name(name: str) -> bool:
+    """Return whether a name in the store is that of a machine's folder."""
+    return _FOLDER.fullmatch(name) is not None
+
+
+def in_store(path: Path) -> bool:
+    """Return whether a file lies in a machine's folder of the store."""
+    folder = path.absolute().parent
+    return is_folder_name(folder.name) and folder.parent == state_home()
 
 
 def save(result: AuditResult, kind: Kind, transaction: str = "") -> Path:
@@ -73,22 +89,38 @@ def _note(machine_id: str, label: str, transaction: str) -> Path:
 
 
 def write_whole(path: Path, raw: bytes) -> None:
-    """Write a file that nobody else can read, on disk before it has its name."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file that nobody else can read, on disk before it has its name. Raises Refusal."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
-            stream.flush()
-            os.fsync(stream.fileno())
+        _write_new(new, raw)
         os.replace(new, path)
         _sync_folder(path.parent)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
         where = one_line(str(path.parent), 120)
         raise Refusal(
             f"{where}, where snapshots are kept, cannot be written ({error.strerror})", 1
         ) from error
+
+
+def _write_new(path: Path, raw: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(raw)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def left_over(folder: Path) -> list[Path]:
+    """Return what writers that were killed left in a folder, an hour old at least."""
+    found = []
+    for path in folder.glob(".*.new"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > _ABANDONED:
+                found.append(path)
+    return sorted(found)
 
 
 def _sync_folder(folder: Path) -> None:

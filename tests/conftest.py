@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli_rig import arguments, machine
+from tests.decode_rig import decode_server
 from tests.lab_vm import lab
 
-__all__ = ["arguments", "lab", "machine", "no_timer_left", "own_state"]
+__all__ = ["arguments", "decode_server", "lab", "machine", "no_timer_left", "own_state"]
 
 
 @pytest.fixture(autouse=True)

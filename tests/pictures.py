@@ -16,8 +16,13 @@ from gpudoctor.app import GpuDoctor
 from gpudoctor.model.plan import State, Transaction
 from gpudoctor.screens.apply import ApplyScreen
 from gpudoctor.screens.ask import AskScreen
+from gpudoctor.screens.diff import DiffScreen
+from gpudoctor.screens.kept import Comparison
 from gpudoctor.screens.recovery import RecoveryScreen
+from gpudoctor.screens.snapshots import SnapshotsScreen
+from gpudoctor.screens.story import StoryScreen
 from gpudoctor.screens.told import waits
+from tests.pictures_past import DIFF, HEADS, KEPT, STORY
 
 Step = str | Callable[[GpuDoctor], bool]
 
@@ -102,6 +107,34 @@ def _left_behind(app: GpuDoctor) -> bool:
     return isinstance(app.screen, RecoveryScreen) and not waits(app.screen.told)
 
 
+def _storied(app: GpuDoctor) -> bool:
+    """Show a story: the demo's machine was never rebooted."""
+    telling = app.board.telling
+    if telling.story is None:
+        telling.story = STORY
+        telling.since = Comparison("what else has changed", DIFF)
+        app.push_screen(StoryScreen(app.board, "audit"))
+    return isinstance(app.screen, StoryScreen)
+
+
+def _shelved(app: GpuDoctor) -> bool:
+    """List snapshots: the demo leaves none."""
+    app.board.shelf.heads = HEADS
+    app.board.shelf.findings = dict.fromkeys((head.path for head in HEADS), KEPT)
+    app.board.touch()
+    return isinstance(app.screen, SnapshotsScreen)
+
+
+def _differs(app: GpuDoctor) -> bool:
+    if not isinstance(app.screen, DiffScreen):
+        app.push_screen(DiffScreen(app.board, Comparison("then and now", DIFF), "snapshots"))
+    return isinstance(app.screen, DiffScreen)
+
+
+def _page(app: GpuDoctor) -> bool:
+    return app.board.page.read is not None
+
+
 _SMALL, _USUAL, _LARGE = (80, 24), (160, 45), (200, 60)
 _ONE: list[Step] = ["2", _choose("kern-numa-balancing", "kern-swappiness")]
 _MANY: list[Step] = [
@@ -135,6 +168,17 @@ PICTURES: dict[str, tuple[tuple[int, int], list[Step], str]] = {
     "history-80x24": (_SMALL, _PAST, ""),
     "recovery-160x45": (_USUAL, [_left_behind], ""),
     "recovery-80x24": (_SMALL, [_left_behind], ""),
+    "story-160x45": (_USUAL, [_storied], ""),
+    "story-80x24": (_SMALL, [_storied], ""),
+    "story-light": (_USUAL, [_storied, "down"], "gpudoctor-light"),
+    "snapshots-160x45": (_USUAL, ["3", _shelved, "space", "down"], ""),
+    "snapshots-80x24": (_SMALL, ["3", _shelved, "space", "down"], ""),
+    "diff-160x45": (_USUAL, ["3", _differs], ""),
+    "diff-80x24": (_SMALL, ["3", _differs], ""),
+    "before-reboot-160x45": (_USUAL, ["b", _page], ""),
+    "before-reboot-80x24": (_SMALL, ["b", _page], ""),
+    "lasts-160x45": (_USUAL, [*_ONE, "a", _asked, "y", _over, "m", _asked], ""),
+    "lasts-80x24": (_SMALL, [*_ONE, "a", _asked, "y", _over, "m", _asked], ""),
     "help-160x45": (_USUAL, ["question_mark"], ""),
 }
 

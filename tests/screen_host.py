@@ -128,7 +128,7 @@ class ScriptedAudit:
 
     result = RESULT
 
-    def __init__(self, target: object, panels: Iterable[Panel] = Panel) -> None:
+    def __init__(self, target: object, panels: Iterable[Panel] = Panel, more: object = ()) -> None:
         """Take the panels; the target is not asked."""
         self.panels = tuple(panels)
         self.closed = False

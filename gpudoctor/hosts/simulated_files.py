@@ -29,8 +29,8 @@ def _dd(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Said:
 
 
 def _stat(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Said:
-    """`-c FORM PATH`."""
-    if len(argv) != 3 or argv[0] != "-c":
+    """`-c FORM PATH`, also `-Lc`: no file here is a link."""
+    if len(argv) != 3 or argv[0] not in {"-c", "-Lc"}:
         raise NotSimulated("stat without -c")
     machine.read(argv[2])
     form = argv[1]

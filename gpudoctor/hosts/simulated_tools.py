@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpudoctor.hosts.simulated_grep import named_lines
 from gpudoctor.hosts.simulated_pci import RegisterError, masked, register
 from gpudoctor.hosts.simulated_shell import NotSimulated
 
@@ -132,14 +133,19 @@ def _basic(pattern: str) -> str:
 
 
 def _grep(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Output:
-    """`-E`, `-o`, `-q`, `-v`, `-x`, `-F`, `-c` and one pattern, or one a line with `-F`."""
+    """`-E`, `-o`, `-q`, `-v`, `-x`, `-F`, `-c` and one pattern, or one a line with `-F`; `-H`
+    with `-E`, `-s` and `-c` only.
+    """
     flags = "".join(a[1:] for a in argv if a.startswith("-") and a != "-")
     pattern, *paths = [a for a in argv if not a.startswith("-")]
-    if set(flags) - set("EoqvxFcs"):
+    if set(flags) - set("EoqvxFcsH") or ("H" in flags and set(flags) - set("HEsc")):
         raise NotSimulated(f"grep -{flags}")
     fixed = "|".join(re.escape(line) for line in pattern.split("\n"))
     text = fixed if "F" in flags else pattern if "E" in flags else _basic(pattern)
     regex = re.compile(rf"^(?:{text})$" if "x" in flags else text)
+    if "H" in flags:
+        named = named_lines(machine, regex, paths, "c" in flags)
+        return Output(named, exit=int(not named))
     read = _texts(machine, "grep", paths, stdin)
     lines = [x for x in read.out.splitlines() if (regex.search(x) is None) == ("v" in flags)]
     if "o" in flags:

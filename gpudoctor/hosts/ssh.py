@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,26 @@ class SshTransport:
             raise HostUnreachable(one_line(what, 400)) from None
         except (asyncssh.Error, OSError) as error:
             raise self._lost(error) from None
+
+    @contextlib.asynccontextmanager
+    async def forward(self, host: str, port: int) -> AsyncIterator[int]:
+        """Yield a port of this machine's loopback that leads to a port as the host sees it.
+
+        Raises HostUnreachable where the host allows none.
+        """
+        import asyncssh
+
+        if not self._connections:
+            raise HostUnreachable(f"{self.label} is not connected")
+        try:
+            listener = await self._connections[-1].forward_local_port("127.0.0.1", 0, host, port)
+        except (asyncssh.Error, OSError) as error:
+            raise self._lost(error) from None
+        try:
+            yield listener.get_port()
+        finally:
+            listener.close()
+            await listener.wait_closed()
 
     async def close(self) -> None:
         """Log out, of the jump hosts last; what does not end in time is cut."""

@@ -6,7 +6,7 @@ from typing import Protocol
 from gpudoctor.hosts.channel import Channel, Transport
 from gpudoctor.hosts.container import enter
 from gpudoctor.hosts.session import Session
-from gpudoctor.hosts.session_script import Sudo
+from gpudoctor.hosts.session_script import Sudo, boot_command
 from gpudoctor.hosts.side import AnswerSide, LiveSide
 from gpudoctor.model.place import ContainerRef
 
@@ -95,6 +95,22 @@ class LiveTarget:
             return LiveSide(Session(_connecting(other)), quiet)
         session = Session(self._transport.open, enter(ref))
         return LiveSide(session, self._sudo, self._password)
+
+    async def open(
+        self, text: str, ref: ContainerRef | None = None, as_root: bool = False
+    ) -> Channel:
+        """Start sh text on the host, or in a container, as root where no password is asked for.
+
+        Raises HostUnreachable. The target is connected; the channel's reader closes it.
+        """
+        sudo = Sudo.QUIET if as_root and self._sudo is not Sudo.NEVER else Sudo.NEVER
+        if ref is None:
+            return await self._transport.open(boot_command(text, sudo))
+        if ref.kind == "ssh" and self._reach is not None:
+            other = self._reach(ref.name)
+            self._others.append(other)
+            return await _connecting(other)(boot_command(text, Sudo.NEVER))
+        return await self._transport.open(boot_command(enter(ref)(text), sudo))
 
     async def close(self) -> None:
         """Log out everywhere."""

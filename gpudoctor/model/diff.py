@@ -29,18 +29,23 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value worth comparing, as one line of text; a counter's text is a whole number."""
+    """One value worth comparing, as one line of text; a counter's text is a whole number.
+
+    `sources` name where it was read, narrowest first, as `Compared.unread` does.
+    """
 
     sort: Sort
     text: str
+    sources: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One side of a diff: who and when, its values, and its findings by today's rules.
 
-    `unread` tells of values that could not be read there, by name, and why: they are neither gone
-    nor changed.
+    `unread` tells what could not be read there, by a value's name or one of its sources, and why:
+    such values are neither gone nor changed. The narrowest name or source counts; an empty reason
+    says that it was read.
     """
 
     head: SnapshotHead
@@ -65,7 +70,10 @@ class Moved(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs; an absent value is empty. `by` says by whom or what, where known."""
+    """One thing that differs; an absent value is empty. `by` says by whom or what, where known.
+
+    `items` are the things that it stands for where many differ alike (256 policies, 8 GPUs).
+    """
 
     moved: Moved
     sort: Sort | None
@@ -73,13 +81,15 @@ class Difference:
     before: str
     after: str
     by: str = ""
+    items: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
     """All that differs from `old` to `new`. Findings have no sort. `remarks` are sentences.
 
-    `same` counts values that were compared and are equal, `left_out` those that only one side read.
+    `same` counts values that were compared and are equal, `left_out` those that only one side read:
+    `not_read` names them. They are no differences.
     """
 
     old: SnapshotHead
@@ -91,6 +101,7 @@ class Diff:
     remarks: tuple[str, ...] = ()
     same: int = 0
     left_out: int = 0
+    not_read: tuple[Difference, ...] = ()
 
     @property
     def empty(self) -> bool:

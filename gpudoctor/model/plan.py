@@ -33,7 +33,8 @@ class Item:
 class Step:
     """One change of one check with its items, on one side.
 
-    `proof` says where its mechanism was seen working; `unproven` asks the operator twice.
+    `proof` says where its mechanism was seen working; `unproven` asks the operator twice. `way` is
+    the number of the check's alternative that it belongs to, counted from 1; 0 is not known.
     """
 
     check: str
@@ -45,6 +46,7 @@ class Step:
     caution: str = ""
     proof: str = ""
     unproven: bool = False
+    way: int = 0
 
     @property
     def title(self) -> str:

@@ -64,3 +64,12 @@ class KeptFinding:
     targets: tuple[str, ...] = ()
     cls: str = ""
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """A check of which today's rules say something else than those that judged the snapshot."""
+
+    check: str
+    then: str
+    today: str

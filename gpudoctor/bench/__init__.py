@@ -1,0 +1,1 @@
+"""The decode benchmark: the engine, a client beside it, and before judged against after."""

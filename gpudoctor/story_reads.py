@@ -1,0 +1,230 @@
+"""One quick look at a host, over one login: who it is, its transactions, the values that were set.
+
+All of it is three jobs beside each other: on a slow machine each job costs several processes.
+
+Nothing that can hang a sick GPU is run: what nvidia-smi would tell is left to the audit.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpudoctor.capture import read_texts
+from gpudoctor.fixes import conflicts, reads_of
+from gpudoctor.formats.bulk import parse_files
+from gpudoctor.hosts.root_shell import LiveShell
+from gpudoctor.model import (
+    CgroupLimit,
+    Change,
+    DeviceNodes,
+    GpuSetting,
+    Module,
+    OwnFile,
+    Reason,
+    Service,
+    Sysctl,
+    Sysfs,
+    Unknown,
+)
+from gpudoctor.model.error import HostUnreachable
+from gpudoctor.model.plan import Transaction
+from gpudoctor.model.story import KeptStep
+from gpudoctor.shell import quote, read_files
+from gpudoctor.story_values import CAP, Answer, Plain, plain
+from gpudoctor.transaction import journals
+from gpudoctor.transaction_script import Places
+
+_WHO = (
+    "echo $(cat /proc/sys/kernel/random/boot_id /etc/machine-id 2>/dev/null; "
+    "sed 's/ .*//' /proc/uptime)"
+)
+_FORMS = (
+    ("boot", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
+    ("machine", re.compile(r"[0-9a-f]{32}")),
+    ("uptime", re.compile(r"\d+\.\d+")),
+)
+_LIMIT_SECONDS = 10.0
+_CHUNK = 40_000
+_UNITS = "/etc/systemd/system/"
+# What a plain user reads as root does; other read texts would take "not allowed" for a value.
+_FOR_ALL = (CgroupLimit, DeviceNodes, Module, OwnFile, Service, Sysctl, Sysfs)
+_OF_DRIVER = (DeviceNodes, GpuSetting)
+# Clock ticks a second in /proc, on x86-64 and arm64 alike (the kernel's USER_HZ).
+_TICKS = 100
+_START = r"sed 's/.*) \([^ ]* \)\{19\}\([^ ]*\).*/\2/' | sort -n | head -n 1"
+# The driver's kernel threads (children of kthreadd, pid 2) start when its module is loaded.
+_DRIVER_START = (
+    "cat /proc/[0-9]*/stat 2>/dev/null | "
+    rf"grep -aE '^[0-9]+ \((nv_queue|nv_open_q)\) . 2 ' | {_START}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen: `told` are the transactions there with their steps (check, title), for root.
+
+    `values` are those of the changes' items; `starts` and `units` as in `telling.Seen`.
+    """
+
+    user: str
+    boot_id: str
+    machine_id: str
+    uptime: float
+    told: Mapping[str, tuple[Transaction, tuple[tuple[str, str], ...]]] | None
+    values: Mapping[Change, Mapping[str, Answer]]
+    starts: Mapping[Change, tuple[str, float]] = field(default_factory=dict)
+    units: Mapping[OwnFile, str] = field(default_factory=dict)
+
+
+async def look_at(shell: LiveShell, steps: Sequence[KeptStep], places: Places) -> Look:
+    """Return what is there now of these steps. Raises HostUnreachable."""
+    root = shell.user == "root"
+    items = _items(steps, root)
+    texts = list(dict.fromkeys(text for named in items.values() for text in named.values()))
+    quick = {text: how for text in texts if (how := plain(text)) is not None}
+    starts, units = _start_texts(items, steps), _unit_texts(items)
+    slow = [text for text in texts if text not in quick]
+    told, files, answers = await asyncio.gather(
+        journals(shell, places) if root else _nobody(),
+        _files(shell, quick),
+        _answers(shell, [_WHO, *slow, *starts.values(), *units.values()]),
+    )
+    got: dict[str, Answer] = {text: how.value(files) for text, how in quick.items()} | answers
+    values = {c: {n: got[text] for n, text in named.items()} for c, named in items.items()}
+    return Look(
+        shell.user,
+        *_who(answers[_WHO]),
+        told,
+        values | _left(steps, items, root),
+        {c: start for c, text in starts.items() if (start := _started(c, got[text]))},
+        {c: state for c, text in units.items() if isinstance(state := got[text], str)},
+    )
+
+
+async def overriding(shell: LiveShell, changes: Iterable[OwnFile]) -> dict[OwnFile, str]:
+    """Return in one sentence what wins over files of ours, by file, where that is found."""
+    reads = {change: conflicts.conflict_reads(change) for change in changes}
+    answers = await _answers(shell, [text for named in reads.values() for text in named.values()])
+    found = {}
+    for change, named in reads.items():
+        now = {name: answers[text] for name, text in named.items()}
+        found[change] = conflicts.conflict(change, now)
+    return found
+
+
+def _items(steps: Iterable[KeptStep], root: bool) -> dict[Change, dict[str, str]]:
+    """Return the read texts of the steps' items, by change and name."""
+    found: dict[Change, dict[str, str]] = {}
+    for step in steps:
+        change = step.change
+        if change is None or isinstance(change, GpuSetting):
+            continue
+        if not root and not isinstance(change, _FOR_ALL):
+            continue
+        names = {item.name for item in step.items}
+        texts = _texts(change)
+        found.setdefault(change, {}).update({n: texts[n] for n in names if n in texts})
+    return found
+
+
+def _texts(change: Change) -> Mapping[str, str]:
+    try:
+        return reads_of(change)
+    except (ValueError, KeyError):  # a register or setting that this version does not write
+        return {}
+
+
+def _left(
+    steps: Iterable[KeptStep], items: Mapping[Change, object], root: bool
+) -> dict[Change, dict[str, Answer]]:
+    """Return why the values of the other changes are not read here."""
+    smi = Unknown(Reason.NOT_MEASURED, "nvidia-smi is left to the audit")
+    denied = Unknown(Reason.NO_PERMISSION, "only root can tell it")
+    found: dict[Change, dict[str, Answer]] = {}
+    for step in steps:
+        if step.change is None or step.change in items:
+            continue
+        why = smi if isinstance(step.change, GpuSetting) or root else denied
+        found.setdefault(step.change, {}).update({item.name: why for item in step.items})
+    return found
+
+
+def _start_texts(items: Iterable[Change], steps: Iterable[KeptStep]) -> dict[Change, str]:
+    """Return the texts that tell when what a change lives in was started, in clock ticks."""
+    changes = [*items, *(step.change for step in steps if isinstance(step.change, GpuSetting))]
+    return {
+        change: _container_start(change) if isinstance(change, CgroupLimit) else _DRIVER_START
+        for change in changes
+        if isinstance(change, (CgroupLimit, *_OF_DRIVER))
+    }
+
+
+def _container_start(change: CgroupLimit) -> str:
+    """Return the text that prints the start of a cgroup's oldest process."""
+    folder = quote(change.path.rpartition("/")[0])
+    lists = " ".join(f"{folder}{deep}/cgroup.procs" for deep in ("", "/*", "/*/*", "/*/*/*"))
+    return (
+        f"cat {lists} 2>/dev/null | while read -r p; do cat /proc/$p/stat 2>/dev/null; done | "
+        f"{_START}"
+    )
+
+
+def _started(change: Change, ticks: Answer) -> tuple[str, float] | None:
+    what = "the container" if isinstance(change, CgroupLimit) else "the driver"
+    return (what, int(ticks) / _TICKS) if isinstance(ticks, str) and ticks.isdecimal() else None
+
+
+def _unit_texts(items: Iterable[Change]) -> dict[OwnFile, str]:
+    return {
+        change: f"systemctl is-active {quote(change.path.removeprefix(_UNITS))} || :"
+        for change in items
+        if isinstance(change, OwnFile) and change.path.startswith(_UNITS)
+    }
+
+
+async def _nobody() -> None:
+    """Return that only root reads the journals."""
+
+
+def _who(told: Answer) -> tuple[str, str, float]:
+    """Return boot id, machine id and uptime in seconds. Raises HostUnreachable."""
+    if isinstance(told, Unknown):
+        raise HostUnreachable(f"the host could not be read: {told}")
+    found = {kind: word for word in told.split() for kind, form in _FORMS if form.fullmatch(word)}
+    return found.get("boot", ""), found.get("machine", ""), float(found.get("uptime", "0"))
+
+
+async def _files(shell: LiveShell, quick: Mapping[str, Plain]) -> dict[str, bytes | Unknown]:
+    """Return the bytes of the files, hundreds of them by one process."""
+    paths = list(dict.fromkeys(path for how in quick.values() for path in how.paths))
+    found: dict[str, bytes | Unknown] = {}
+    for answers in await asyncio.gather(*(_read(shell, some) for some in _chunks(paths))):
+        found |= answers
+    return found
+
+
+async def _read(shell: LiveShell, paths: Sequence[str]) -> dict[str, bytes | Unknown]:
+    most = len(paths) * (CAP + 200)
+    answer = await shell.run(read_files(paths, CAP + 1), min(most, 8 << 20), _LIMIT_SECONDS)
+    if answer.lost is not None:
+        return dict.fromkeys(paths, answer.lost)
+    return parse_files(answer.stdout, answer.stderr)
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:
+    """Split the paths so that each job is a command line that any kernel takes."""
+    chunk: list[str] = []
+    size = 0
+    for path in paths:
+        if chunk and size + len(path) > _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(path)
+        size += len(path) + 1
+    if chunk:
+        yield chunk
+
+
+async def _answers(shell: LiveShell, texts: Sequence[str]) -> dict[str, Answer]:
+    return await read_texts(shell, list(dict.fromkeys(texts))) if texts else {}

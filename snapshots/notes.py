@@ -1,0 +1,49 @@
+"""What an operator noted about a snapshot: one small file a note, beside the snapshot."""
+
+from pathlib import Path
+
+from gpudoctor.model.error import Refusal
+from gpudoctor.model.snapshot import SnapshotHead
+from gpudoctor.snapshots.store import in_store, write_whole
+from gpudoctor.text import one_line
+
+SUFFIX = ".note"
+LONGEST = 200
+
+
+def set_note(head: SnapshotHead, text: str) -> str:
+    """Keep a note about a snapshot of the store and return it as kept; no text removes it.
+
+    It is one line of at most 200 characters. Raises Refusal (code 1).
+    """
+    path = Path(head.path)
+    if not in_store(path):
+        raise Refusal(f"{path} is not in the store: notes are kept for snapshots that are", 1)
+    note = path.with_name(head.id + SUFFIX)
+    kept = one_line(text, LONGEST)
+    if kept:
+        write_whole(note, f"{kept}\n".encode())
+        return kept
+    try:
+        note.unlink(missing_ok=True)
+    except OSError as error:
+        raise Refusal(f"{note.name} cannot be removed ({error.strerror})", 1) from error
+    return ""
+
+
+def note_in(folder: Path, snapshot: str) -> str:
+    """Return the note about a snapshot in a folder; where it cannot be read, that it cannot."""
+    try:
+        with (folder / (snapshot + SUFFIX)).open("rb") as stream:
+            return one_line(stream.read(4 * LONGEST + 1), LONGEST)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"(its note cannot be read: {error.strerror})"
+
+
+def notes(folder: Path) -> dict[str, str]:
+    """Return the notes in a machine's folder, by the snapshot's id."""
+    names = sorted(path.name for path in folder.glob(f"*{SUFFIX}"))
+    ids = [name.removesuffix(SUFFIX) for name in names]
+    return {name: note_in(folder, name) for name in ids}

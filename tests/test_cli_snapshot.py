@@ -1,0 +1,179 @@
+"""`gpudoctor snapshot`: take, list, show, tag; each as text and as JSON."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.cli import main
+from gpudoctor.model.audited import AuditResult
+from gpudoctor.model.error import HostUnreachable
+from gpudoctor.model.snapshot import Kind
+from gpudoctor.snapshots.catalog import all_heads
+from gpudoctor.snapshots.notes import notes, set_note
+from gpudoctor.snapshots.store import machine_folder, state_home
+from tests.snapshot_rig import MACHINE, OTHER, altered, answer, audit, audits, kept, run
+
+T = "20260101-000000-abcdef"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([], "take, list, show, tag, prune, diff, story or at-boot"),
+        (["frobnicate"], "invalid choice"),
+        (["show"], "required: ID"),
+        (["take", "--demo"], "a recording is a file already"),
+        (["list", "--from", "/dev/null"], "a recording is a file already"),
+        (["show", "last"], "no snapshot in the store yet"),
+        (["show", "/nonexistent.toml"], "no snapshot '/nonexistent.toml'"),
+        (["tag", "abc", "x"], "no snapshot 'abc'"),
+        (["prune"], "--keep N, --older DAYS"),
+        (["prune", "--keep", "0"], "number from 1"),
+        (["prune", "--older", "nan"], "number of days"),
+        (["prune", "--older", "-3"], "number of days"),
+        (["diff", "a", "b", "--json", "--markdown", "x"], "not allowed with"),
+    ],
+)
+def test_wrong_usage(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, *argv)
+    assert (code, out) == (2, "") and says in err
+
+
+def test_take_keeps_and_tells_where(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "take", "--note", "by hand")
+    (head,) = all_heads()[0]
+    assert code == (3 if "INCOMPLETE" in out else 0)
+    assert out.startswith(f"{head.id}: snapshot of this machine, ") and head.path in out
+    assert (head.kind, head.note, head.label) == (Kind.MANUAL, "by hand", "this machine")
+
+
+def test_take_at_boot_and_an_incomplete_one_is_kept_and_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audits(monkeypatch, audit(problems=("the connection was lost",)))
+    code, out, _ = run(capsys, "take", "--boot")
+    assert code == 3 and "INCOMPLETE: the connection was lost" in out
+    said = answer(capsys, "take", "--boot")
+    assert said["exit_code"] == 3 and said["problems"] == ["the connection was lost"]
+    assert said["incomplete"] and said["snapshot"]["kind"] == "boot"
+    assert [head.kind for head in all_heads()[0]] == [Kind.BOOT, Kind.BOOT]
+    assert "INCOMPLETE then: the connection was lost" in run(capsys, "show", "last")[1]
+
+
+def test_a_store_that_cannot_be_written_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audits(monkeypatch, audit())
+    state_home().parent.mkdir(parents=True)
+    state_home().write_text("in the way")
+    code, out, err = run(capsys, "take")
+    assert (code, out) == (1, "") and "where snapshots are kept, cannot be written" in err
+    assert err.count("\n") == 1
+
+
+def test_an_unreachable_host_is_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreached(_: object) -> AuditResult:
+        raise HostUnreachable("gpu1 does not answer")
+
+    monkeypatch.setattr("gpudoctor.cli_snapshot._audited", unreached)
+    assert run(capsys, "take") == (3, "", "gpudoctor: gpu1 does not answer\n")
+
+
+def test_list_in_both_forms(capsys: pytest.CaptureFixture[str]) -> None:
+    old = kept(audit(), Kind.BEFORE, T)
+    new = kept(audit("2026-01-05T00:00:00+00:00", OTHER, "root@10.0.0.2"))
+    set_note(new, "fine")
+    (machine_folder(MACHINE, "") / "x.toml").write_text("foreign")
+    code, out, _ = run(capsys, "list")
+    lines = out.splitlines()
+    assert code == 0 and lines[1].startswith(f"{new.id[:8]}  2026-01-05 00:00:00  manual")
+    assert "root@10.0.0.2 (gpu1)" in lines[1] and "note: fine" in lines[2]
+    assert lines[3].startswith(old.id[:8]) and lines[3].endswith(T)
+    assert "2 snapshots of 2 hosts" in out and "skipped: x.toml is no snapshot" in out
+    said = answer(capsys, "list")
+    assert [one["id"] for one in said["snapshots"]] == [new.id, old.id]
+    assert [Path(one["file"]).name for one in said["unreadable"]] == ["x.toml"]
+    code, out, _ = run(capsys, "list", "--host", "root@gpu1")
+    assert old.id[:8] in out and new.id[:8] not in out
+
+
+def test_an_empty_list_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "`gpudoctor snapshot take`" in run(capsys, "list")[1]
+    kept(audit())
+    out = run(capsys, "list", "--host", "gpu9")[1]
+    assert "no snapshot of gpu9 is kept; there are some of root@gpu1" in out
+    assert "no snapshot of gpu9" in run(capsys, "prune", "--keep", "1", "--host", "gpu9")[1]
+
+
+def test_ids_are_as_long_as_they_must_be(capsys: pytest.CaptureFixture[str]) -> None:
+    from gpudoctor.report_snapshots import short_ids
+
+    one = kept(audit())
+    ids = ("0123456789abcdef", "0123456789ab0000", "ff" * 8)
+    short = short_ids(replace(one, id=name) for name in ids)
+    assert list(short.values()) == ["0123456789ab0", "0123456789abc", "ffffffff"]
+    assert short[ids[0]] == "0123456789abc"
+
+
+def test_show_judges_anew_and_says_what_is_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    head = kept(replace(audit(knob=b"0\n"), problems=("a panel was lost",)))
+    altered(head, b"rules = ", b'rules = "older" #')  # so that the rules are others
+    set_note(head, "before the update")
+    code, out, err = run(capsys, "show", head.id)
+    assert (code, out) == (3, "") and "--force takes it as it is" in err
+    code, out, _ = run(capsys, "show", head.id[:6], "--force")
+    assert code == 0 and "ALTERED" in out and "note: before the update" in out
+    assert "JUDGED TODAY: the rules are not those of then" in out
+    assert "INCOMPLETE then: a panel was lost" in out
+    assert "TODAY'S RULES SAY OTHERWISE (1)" in out
+    assert "then:  issue low P0: NUMA balancing is on" in out
+    said = answer(capsys, "show", head.id, "--force")
+    assert not said["same_rules"] and said["problems"] == ["a panel was lost"]
+    (other,) = said["otherwise"]
+    assert other["check"] == "kern-numa-balancing" and not other["today"].startswith("issue")
+    found = {one["id"]: one["status"] for one in said["findings"]}
+    assert found["kern-numa-balancing"] != "issue"
+
+
+def test_show_as_found_prints_what_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    head = kept(audit(knob=b"0\n"))
+    code, out, _ = run(capsys, "show", "last", "--as-found")
+    assert code == 0 and "AS FOUND THEN: 1 finding" in out
+    assert "low P0: NUMA balancing is on (observed 1, expected 0)" in out
+    said = answer(capsys, "show", "last", "--as-found")
+    assert said["as_found"] and said["otherwise"] == [] and said["snapshot"]["id"] == head.id
+    assert [(f["status"], f["class"]) for f in said["findings"]] == [("issue", "P0")]
+
+
+def test_the_demo_recording_is_shown_as_it_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "demo.toml")
+    assert main(["record", path, "--demo"]) == 0
+    capsys.readouterr()
+    then, today = answer(capsys, "show", path, "--as-found"), answer(capsys, "show", path)
+    assert today["same_rules"] and today["otherwise"] == []
+    by_check = [sorted(map(json.dumps, said["findings"])) for said in (then, today)]
+    assert by_check[0] == by_check[1]
+    out = run(capsys, "show", path)[1]
+    assert "SIMULATED" in out and "the rules are those of then" in out
+
+
+def test_hostile_text_in_a_snapshot_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = replace(audit(), problems=("\x1b]0;owned\x07",), label="gpu\x1b[2J")
+    kept(replace(hostile, identity=replace(hostile.identity, product="\x9b31m\u202e")))
+    for argv in (["list"], ["show", "last"], ["show", "last", "--as-found"]):
+        out = run(capsys, *argv)[1]
+        assert not set(out) & set("\x1b\x07\x9b\u202e")
+
+
+def test_tag(capsys: pytest.CaptureFixture[str]) -> None:
+    head = kept(audit())
+    assert run(capsys, "tag", "last", "a  b") == (0, f"{head.id}: note: a b\n", "")
+    assert answer(capsys, "tag", head.id[:5], "c")["snapshot"]["note"] == "c"
+    assert run(capsys, "tag", "last") == (0, f"{head.id}: no note\n", "")
+    assert notes(Path(head.path).parent) == {}
