@@ -30,4 +30,6 @@ def started(now: Mapping[str, str]) -> set[str]:
     masked = {line.file for line in parsed(now[_EMPTY]) if line.text == "0"}
     names = (path.rpartition("/")[2] for path in paths(now[_STARTED]))
     units = {name if name.endswith(".service") else f"{name[3:]}.service" for name in names}
-    return (units - masked) | ({"rc-local.service"} if "x" in now[_LOCAL] else set())
+    units -= masked
+    templates = {f"{name.partition('@')[0]}@.service" for name in units if "@" in name}
+    return units | templates - masked | ({"rc-local.service"} if "x" in now[_LOCAL] else set())

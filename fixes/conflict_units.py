@@ -77,7 +77,7 @@ def _writes(line: Line, path: str) -> str:
     """Return the value that a line gives a kernel file, or nothing."""
     if line.path.startswith("/etc/sysfs."):
         name, _, value = line.text.partition("=")
-        return value.strip() if f"/sys/{name.strip()}" == path else ""
+        return value.strip() if f"/sys/{name.strip()}" in _paths(path) else ""
     if path.endswith(f"/{_GOVERNOR}") and (match := _CPUPOWER.search(line.text)):
         return match[1]
     each = [_command(part, path) for part in re.split(r";|&&|\|\|", line.text)]
@@ -107,7 +107,12 @@ def _loop(text: str, path: str) -> str:
 
 
 def _names(text: str, path: str) -> bool:
-    return any(fnmatchcase(path, token) for token in _tokens(text))
+    return any(fnmatchcase(p, token) for p in _paths(path) for token in _tokens(text))
+
+
+def _paths(path: str) -> tuple[str, ...]:
+    """Return a kernel file by its path and, of a CPU's frequency, by the CPU's own link to it."""
+    return path, re.sub(r"/cpufreq/policy(\d+)/", r"/cpu\1/cpufreq/", path)
 
 
 def _tokens(text: str) -> list[str]:

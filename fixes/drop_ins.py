@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.fixes.file import HEADER
-from gpudoctor.model import Change, Module, OwnFile, PciBits, Sysctl, Sysfs
+from gpudoctor.model import Change, LatencyHold, Module, OwnFile, PciBits, Sysctl, Sysfs
 from gpudoctor.text import one_line
 
 _UNITS = "/etc/systemd/system"
@@ -103,8 +103,24 @@ def registers_unit(change: PciBits) -> OwnFile | None:
     )
 
 
+def latency_unit(change: LatencyHold, name: str) -> OwnFile:
+    """Return the unit that holds the CPU latency from boot on: a process that keeps the file open."""
+    held = f"exec 3>/dev/cpu_dma_latency && printf 0x{change.microseconds:08x} >&3"
+    return _boot_unit(
+        change,
+        name,
+        "tuned.service",
+        ["Type=exec", f"ExecStart=/bin/sh -ec '{held} && exec sleep infinity'", "Restart=on-failure"],
+    )
+
+
 def _unit(change: Change, name: str, after: str, commands: Sequence[str]) -> OwnFile:
     """Return a unit that runs the commands once at boot, each whether or not others failed."""
+    runs = [f"ExecStart=-{command}" for command in commands]
+    return _boot_unit(change, name, after, ["Type=oneshot", "RemainAfterExit=yes", *runs])
+
+
+def _boot_unit(change: Change, name: str, after: str, service: Sequence[str]) -> OwnFile:
     path = f"{_UNITS}/{name}"
     lines = [
         "[Unit]",
@@ -112,9 +128,7 @@ def _unit(change: Change, name: str, after: str, commands: Sequence[str]) -> Own
         f"After={after}",
         "",
         "[Service]",
-        "Type=oneshot",
-        "RemainAfterExit=yes",
-        *(f"ExecStart=-{command}" for command in commands),
+        *service,
         "",
         "[Install]",
         "WantedBy=multi-user.target",

@@ -1,17 +1,20 @@
 """A CPU latency request, held by a process in a transient unit of systemd's."""
 
+from gpudoctor.fixes.drop_ins import latency_unit
 from gpudoctor.fixes.mechanism import Mechanism, Seen, Values
-from gpudoctor.model import LatencyHold, Reason, Unknown
+from gpudoctor.model import LatencyHold, OwnFile, Reason, Unknown
 from gpudoctor.shell import quote
 
 _DEVICE = "/dev/cpu_dma_latency"
 _UNIT = "gpudoctor-latency.service"
+# systemd enables no unit of the transient one's name, so what holds it from boot on has its own.
+_AT_BOOT = "gpudoctor-latency-boot.service"
 _AGGREGATE = f"od -An -td4 -N4 {_DEVICE}"
 _RUNNING = {"starting", "running", "degraded"}
 
 
 class LatencyHoldMechanism(Mechanism[LatencyHold]):
-    """One item: `held` while our unit runs and all requests together allow no more than asked for.
+    """One item: `held` while a unit of ours runs and all requests allow no more than asked for.
 
     A request lasts while the file it was written to is open (pm_qos_interface.rst), so stopping
     the unit takes it back exactly, whatever others ask for. The unit is of type forking: its start
@@ -22,7 +25,7 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
     def reads(self, change: LatencyHold) -> dict[str, str]:
         """Return the read text, and those of the aggregate in µs, of systemd and of the unit."""
         return {
-            _DEVICE: f"systemctl -q is-active {_UNIT} && echo $(test $({_AGGREGATE}) -le "
+            _DEVICE: f"systemctl -q is-active {_UNIT} {_AT_BOOT} && echo $(test $({_AGGREGATE}) -le "
             f"{change.microseconds} && echo held || echo held in vain) || echo not held",
             "aggregate": _AGGREGATE,
             "systemd": "systemctl is-system-running || :",
@@ -45,7 +48,7 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
         unit = now["unit"]
         if unit != f"Description={_UNIT}":
             said = unit.partition("=")[2] if isinstance(unit, str) else str(unit)
-            return f"there already is a unit {_UNIT} ({said}): stop it first"
+            return f"there already is a unit {_UNIT} ({said}): start that one, or stop and remove it first"
         return ""
 
     def wanted(self, change: LatencyHold, before: Values) -> dict[str, str]:
@@ -57,7 +60,7 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
     def write(self, change: LatencyHold, item: str, before: Values) -> str:
         """Return the command that starts the unit; the kernel takes µs as ten digits of hex."""
         microseconds = change.microseconds
-        held = f"exec 3>{_DEVICE}; printf 0x{microseconds:08x} >&3; sleep infinity &"
+        held = f"exec 3>{_DEVICE} && printf 0x{microseconds:08x} >&3 && {{ sleep infinity & }}"
         told = f"gpudoctor holds the CPU latency at {microseconds} us"
         return (
             f"systemd-run --quiet --collect --unit={_UNIT.removesuffix('.service')} "
@@ -67,3 +70,7 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
     def undo(self, change: LatencyHold, item: str, before: Values) -> str:
         """Return the command that stops the unit, and so closes the file."""
         return f"systemctl stop {_UNIT}"
+
+    def persist(self, change: LatencyHold, before: Values) -> OwnFile:
+        """Return the unit that holds the request from boot on."""
+        return latency_unit(change, _AT_BOOT)

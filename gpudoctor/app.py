@@ -128,8 +128,8 @@ class GpuDoctor(Storytelling):
     def on_mount(self) -> None:
         """Read once the grid is painted."""
         self.set_interval(1 / _DRAWS_A_SECOND, self._tick)
-        self.call_after_refresh(self._begin, tuple(Panel))
         self.call_after_refresh(self._look_back)
+        self.call_after_refresh(self._begin, tuple(Panel))
 
     def _tick(self) -> None:
         """Draw the board where it changed: at most ten times a second."""

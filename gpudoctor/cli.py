@@ -62,7 +62,8 @@ _TIMER = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an operator never sees a traceback."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller: `>&-`
+    sys.stdin = sys.stdin or open(os.devnull)  # closed by the caller: `<&-`, `>&-`
+    sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from gpudoctor.bench.figures import figures
 from gpudoctor.bench.measure import Wish, engine_of, fits, measure_engine
@@ -73,8 +74,8 @@ def _earlier(result: AuditResult, serving: Serving, wish: Wish) -> list[BenchRun
     if serving.simulated:
         return []
     known = kept_runs(result.identity.machine_id, result.label)
-    same = [run for run in known if fits(run, serving, wish.streams) and run.full == wish.full]
-    return list(reversed(same[:2]))
+    same = (run for run in known if fits(run, serving, wish.streams) and run.full == wish.full)
+    return list(reversed(list(islice(same, 2))))
 
 
 def _with_length(wish: Wish, run: BenchRun) -> Wish:

@@ -5,14 +5,13 @@ import asyncio
 import sys
 
 from gpudoctor.audit import run_audit
-from gpudoctor.cli_ask import columns, write_text
+from gpudoctor.cli_ask import UNREACHED, columns, write_text
 from gpudoctor.cli_fault import complain
-from gpudoctor.comparing import compared
+from gpudoctor.comparing import compared, differing
 from gpudoctor.model.diff import Compared
-from gpudoctor.model.error import WrongUsage
+from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.report_diff import markdown, plain
-from gpudoctor.snapshots.catalog import all_heads, find, reached
-from gpudoctor.snapshots.diff import diff
+from gpudoctor.snapshots.catalog import named
 
 NOW = "now"
 _SAME, _DIFFERS = 0, 1
@@ -25,7 +24,12 @@ def diff_command(args: argparse.Namespace) -> int:
     """
     if args.old == args.new == NOW:
         raise WrongUsage("`now` can be compared with a snapshot or a recording, not with itself")
-    found = diff(_side(args, args.old), _side(args, args.new))
+    try:
+        found = differing(_side(args, args.old), _side(args, args.new))
+    except Refusal as refusal:
+        if refusal.code == _DIFFERS:  # the store's code for what cannot be read or written
+            refusal.code = UNREACHED
+        raise
     if args.json:
         from gpudoctor.report_diff_json import diff_json
 
@@ -43,5 +47,4 @@ def _side(args: argparse.Namespace, name: str) -> Compared:
         for problem in result.problems:
             complain(f"incomplete: {problem}")
         return compared(result)
-    known = reached(all_heads()[0], vars(args).get("host"))
-    return compared(find(name, known), verify=not args.force)
+    return compared(named(name, vars(args).get("host")), verify=not args.force)

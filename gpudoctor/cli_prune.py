@@ -22,6 +22,7 @@ from gpudoctor.snapshots.prune import (
     remove_left_over,
 )
 from gpudoctor.snapshots.store import machine_folder
+from gpudoctor.text import one_line
 from gpudoctor.transaction import transactions
 
 
@@ -58,7 +59,8 @@ def prune_command(args: argparse.Namespace) -> int:
     if not args.json:
         _preview(going, done)
         if not mine:
-            print(none_kept(known, vars(args).get("host"), command(args, "snapshot", "take")))
+            take = command(args, "snapshot", "take")
+            print(none_kept(known, unreadable, vars(args).get("host"), take))
         elif not going:
             print("no snapshot is to go")
     if going:
@@ -156,4 +158,4 @@ def _tell(args: argparse.Namespace, done: _Pruned) -> None:
     for one in done.not_removed:
         print(f"NOT REMOVED: {one.why}")
     for one in done.unreadable:
-        print(f"left alone: {one.path}: {one.why}")
+        print(f"left alone: {one_line(one.path, 400)}: {one_line(one.why)}")

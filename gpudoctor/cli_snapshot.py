@@ -11,7 +11,7 @@ from gpudoctor.recording import RecordedAudit
 from gpudoctor.report import verdict_line
 from gpudoctor.report_snapshots import as_found_text, listing, none_kept, rejudged_text
 from gpudoctor.rules import digest
-from gpudoctor.snapshots.catalog import all_heads, find, load_head, reached
+from gpudoctor.snapshots.catalog import all_heads, find, load_head, named, reached
 from gpudoctor.snapshots.notes import set_note
 from gpudoctor.snapshots.store import save
 
@@ -54,7 +54,8 @@ def _list(args: argparse.Namespace) -> int:
         sys.stdout.write(list_json(mine, unreadable))
         return 0
     if not mine:
-        print(none_kept(known, vars(args).get("host"), command(args, "snapshot", "take")))
+        take = command(args, "snapshot", "take")
+        print(none_kept(known, unreadable, vars(args).get("host"), take))
     sys.stdout.write(listing(mine, unreadable, columns()))
     return 0
 
@@ -115,4 +116,4 @@ def _tag(args: argparse.Namespace) -> int:
 
 def _named(args: argparse.Namespace) -> SnapshotHead:
     """Return the snapshot that was named, among those of the host named if one is."""
-    return find(args.name, reached(all_heads()[0], vars(args).get("host")))
+    return named(args.name, vars(args).get("host"))

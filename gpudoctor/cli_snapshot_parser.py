@@ -21,7 +21,7 @@ def add_snapshot_verbs(snapshot: argparse.ArgumentParser, where: _Where) -> None
 
 def _keeping_verbs(verbs: _SubVerbs, where: _Where) -> None:
     take = _verb(verbs, where, "take", "audit the host and keep what was read and found")
-    take.add_argument("--boot", action="store_true", help="kept as the one of this boot")
+    take.add_argument("--boot", action="store_true", help="kept as the one taken at boot")
     take.add_argument("--note", metavar="TEXT", default="", help="say why it was taken")
     _verb(verbs, where, "list", "the snapshots kept, newest first; with --host only that host's")
     show = _verb(verbs, where, "show", "what a snapshot holds, judged by today's checks")
@@ -38,14 +38,16 @@ def _keeping_verbs(verbs: _SubVerbs, where: _Where) -> None:
 
 
 def _comparing_verbs(verbs: _SubVerbs, where: _Where) -> None:
-    diff = _verb(verbs, where, "diff", "what changed between two snapshots", json=False)
+    differs = "what changed between two snapshots; exit code 1 where something did"
+    diff = _verb(verbs, where, "diff", differs, json=False)
     diff.add_argument("old", metavar="A", help=_DIFF_NAME)
     diff.add_argument("new", metavar="B", help="the same")
     form = diff.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", metavar="FILE", help="as Markdown, into FILE (- for output)")
     diff.add_argument("--force", action="store_true", help="also one changed after it was written")
-    story = _verb(verbs, where, "story", "what the last reboot took of what was set, what held")
+    lost = "what the last reboot took of what was set, what held; exit code 1 where one was lost"
+    story = _verb(verbs, where, "story", lost)
     story.add_argument("--quick", action="store_true", help="no audit of what was not read")
     at_boot = _verb(verbs, where, "at-boot", "have the host take a snapshot at each boot")
     at_boot.add_argument("--yes", action="store_true", help="do not ask")

@@ -8,7 +8,7 @@ import shutil
 import sys
 from functools import partial
 
-from gpudoctor.cli_ask import command
+from gpudoctor.cli_ask import UNREACHED, command
 from gpudoctor.cli_fault import complain
 from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model.audited import AuditResult
@@ -17,6 +17,7 @@ from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.snapshot import SnapshotHead
 from gpudoctor.model.story import Fate, Story
 from gpudoctor.report_story import plain, some_lost, story_json
+from gpudoctor.snapshots.catalog import all_heads, reached
 from gpudoctor.story import after_audit, looking
 
 
@@ -25,7 +26,23 @@ def story_command(args: argparse.Namespace) -> int:
     target = args.make_target()
     if not isinstance(target, LiveTarget):
         raise WrongUsage("a story is told of a live host: name it, without --from or --demo")
+    _refuse_blind(target.label)
     return asyncio.run(_told(args, target.label))
+
+
+def _refuse_blind(label: str) -> None:
+    """Say what of the store the story is told without; raise where it cannot be read at all."""
+    try:
+        known, unreadable = all_heads()
+    except Refusal as refusal:
+        raise Refusal(refusal.sentence, UNREACHED) from refusal
+    if unreadable:
+        complain(
+            f"told without what cannot be read in the store ({len(unreadable)}): "
+            "`gpudoctor snapshot list` names it"
+        )
+    if not reached(known, label):
+        complain(f"{label} was not asked: no snapshot of it is kept here")
 
 
 async def _told(args: argparse.Namespace, label: str) -> int:

@@ -7,16 +7,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from gpudoctor import __version__
+from gpudoctor.bench.verdict import compare
 from gpudoctor.model import Probe, Side
 from gpudoctor.model.audited import AuditResult, Identity
-from gpudoctor.model.diff import Compared
+from gpudoctor.model.bench import BenchRun
+from gpudoctor.model.diff import Compared, Diff
 from gpudoctor.model.probe import Evidence
 from gpudoctor.model.snapshot import KeptFinding, Kind, SnapshotHead
 from gpudoctor.recording import Answers, RecordedAudit
 from gpudoctor.rejudged import as_kept, rejudged
 from gpudoctor.rules import digest
+from gpudoctor.snapshots.benchmarks import kept_runs
 from gpudoctor.snapshots.catalog import find, load_head
 from gpudoctor.snapshots.compared import values
+from gpudoctor.snapshots.diff import diff
 from gpudoctor.text import one_line
 
 Source = SnapshotHead | Path | str | RecordedAudit | AuditResult
@@ -34,6 +38,39 @@ def compared(source: Source, verify: bool = True) -> Compared:
         return _of_recorded(source, _head(source))
     head = source if isinstance(source, SnapshotHead) else find(_as_path(source), ())
     return _of_recorded(load_head(head, verify), head)
+
+
+def differing(old: Compared, new: Compared) -> Diff:
+    """Return what differs, and what benchmarks that were taken meanwhile say of it."""
+    found = diff(old, new)
+    said = _benchmark_moved(old.head, new.head)
+    return replace(found, remarks=(*found.remarks, said)) if said else found
+
+
+def _benchmark_moved(old: SnapshotHead, new: SnapshotHead) -> str:
+    """Return how the benchmark moved between the two, in one sentence, or nothing."""
+    machine = old.identity.machine_id
+    if not machine or machine != new.identity.machine_id:
+        return ""
+    before, after = _run_of(old), _run_of(new)
+    if before is None or after is None or before.id == after.id:
+        return ""
+    told = compare([before], after)
+    lead = f"benchmark {before.id} -> {after.id}: {told.judgement}"
+    if told.ratio is None or told.low is None or told.high is None:
+        return f"{lead} ({one_line(told.why, 200)})"
+    span = f"{told.low - 1:+.1%} to {told.high - 1:+.1%}"
+    return f"{lead}, time per token {told.ratio - 1:+.1%} ({span})"
+
+
+def _run_of(head: SnapshotHead) -> BenchRun | None:
+    """Return the run that tells of a snapshot's time: of its transaction, else the last by then."""
+    runs = kept_runs(head.identity.machine_id, head.label)
+    for run in runs:
+        mine = head.kind is Kind.AFTER and head.transaction and run.transaction == head.transaction
+        if mine or (run.taken <= head.taken and run.boot_id == head.identity.boot_id):
+            return run
+    return None
 
 
 def _as_path(source: Path | str) -> str:

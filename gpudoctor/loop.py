@@ -5,12 +5,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from gpudoctor.audit import run_audit
+from gpudoctor.comparing import compared
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import FINAL
 from gpudoctor.model.audited import AuditResult
+from gpudoctor.model.diff import Moved
 from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Move, Plan, State, StateMoved
 from gpudoctor.model.snapshot import Kind
+from gpudoctor.report_diff import sentence
+from gpudoctor.snapshots.diff import diff
 from gpudoctor.snapshots.plans import drop as drop_plan
 from gpudoctor.snapshots.plans import keep as keep_plan
 from gpudoctor.snapshots.store import note_begun, note_ended, save
@@ -58,11 +62,25 @@ async def apply_between_snapshots(
     if state in {State.UNDONE, State.FAILED}:
         drop_plan(plan.id)
     if state in {State.APPLIED, State.CONFIRMED} and not before.simulated:
-        try:
-            after = await run_audit(make_target())
-            await asyncio.to_thread(save, after, Kind.AFTER, plan.id)
-        except Refusal as refusal:
-            yield StateMoved(state, f"there is no snapshot after it: {refusal.sentence}")
+        if said := await _looked_after(make_target, plan, before):
+            yield StateMoved(state, said)
+
+
+async def _looked_after(make_target: Callable[[], Target], plan: Plan, before: AuditResult) -> str:
+    """Keep the audit of after the writes; return what the operator must know of it, or nothing."""
+    try:
+        after = await run_audit(make_target())
+        await asyncio.to_thread(save, after, Kind.AFTER, plan.id)
+    except Refusal as refusal:
+        return f"there is no snapshot after it: {refusal.sentence}"
+    grew = await asyncio.to_thread(_grown, before, after)
+    return f"error counters grew meanwhile: {grew}" if grew else ""
+
+
+def _grown(before: AuditResult, after: AuditResult) -> str:
+    """Return which error counters (AER, ECC, Xid) grew from before the writes to after them."""
+    found = diff(compared(before), compared(after)).counters
+    return "; ".join(sentence(one) for one in found if one.moved is Moved.GREW)
 
 
 async def _confirmed(

@@ -162,7 +162,7 @@ def load(raw: bytes, name: str = "the recording", verify: bool = True) -> Record
         if not isinstance(schema, int) or schema < 1:
             raise ValueError("its schema is no number")
     except (ValueError, KeyError, RecursionError) as error:
-        raise Refusal(f"{name} is damaged or cut short: {one_line(str(error), 80)}") from error
+        raise Refusal(f"{name} is damaged or cut short: {what_is_wrong(error)}") from error
     if schema > SCHEMA:
         raise Refusal(
             f"{name} has schema {schema}, and this gpudoctor {__version__} reads up to {SCHEMA}: "
@@ -173,7 +173,14 @@ def load(raw: bytes, name: str = "the recording", verify: bool = True) -> Record
     try:
         return _recorded(table)
     except (ValueError, KeyError, TypeError, AttributeError, WrongUsage) as error:
-        raise Refusal(f"{name} is damaged: {one_line(str(error), 80)}") from error
+        raise Refusal(f"{name} is damaged: {what_is_wrong(error)}") from error
+
+
+def what_is_wrong(error: Exception) -> str:
+    """Return in a few words why a file does not hold what it should."""
+    if isinstance(error, KeyError):
+        return f"it has no {one_line(str(error.args[0]), 40)!r}"
+    return one_line(str(error), 80)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

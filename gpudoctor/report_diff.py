@@ -64,7 +64,8 @@ def _named(head: SnapshotHead) -> str:
     name = head.id[:8] or one_line(head.path, 120) or "now"
     kernel = f", kernel {head.identity.kernel}" if head.identity.kernel else ""
     note = f", note: {head.note}" if head.note else ""
-    return one_line(f"{name} ({head.kind} of {head.label}, {head.taken}{kernel}{note})", 400)
+    kind = f"{head.kind} of " if head.id or head.path else ""
+    return one_line(f"{name} ({kind}{head.label}, {head.taken}{kernel}{note})", 400)
 
 
 def plain(diff: Diff, columns: int = 100, colour: bool = False) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpudoctor import __version__
 from gpudoctor.model.diff import Diff, Difference, Moved, Sort
 from gpudoctor.model.snapshot import Kind, SnapshotHead
+from gpudoctor.text import clean
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -98,7 +99,7 @@ def _side(head: SnapshotHead) -> DiffSideModel:
         id=head.id,
         kind=head.kind,
         label=head.label,
-        path=head.path,
+        path=clean(head.path),
         taken=head.taken,
         tool=head.tool,
         hostname=who.hostname,

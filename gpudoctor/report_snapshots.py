@@ -7,6 +7,7 @@ from gpudoctor.model import Status
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.snapshot import KeptFinding, Otherwise, SnapshotHead, Unreadable
 from gpudoctor.report import SECTIONS, sections, verdict_line
+from gpudoctor.snapshots.catalog import why_none
 from gpudoctor.snapshots.head import when
 from gpudoctor.text import one_line
 
@@ -42,7 +43,7 @@ def listing(
         lines += ["", f"{count(heads)} of {_plural(hosts, 'host')}, {in_words(size)}"]
     for one in unreadable:
         lines += _wrapped(f"skipped: {one_line(one.why)} ({one_line(one.path)})", width)
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def rows(heads: Sequence[SnapshotHead]) -> list[str]:
@@ -89,15 +90,15 @@ def _besides(head: SnapshotHead) -> Iterable[str]:
         yield "ALTERED: it was changed after it was written"
 
 
-def none_kept(known: Iterable[SnapshotHead], host: str | None, take: str) -> str:
-    """Return that nothing is kept, of the host where one is named; `take` is the command to type.
+def none_kept(
+    known: Sequence[SnapshotHead], unreadable: Sequence[Unreadable], host: str | None, take: str
+) -> str:
+    """Return why none is listed, of the host where one is named; `take` is the command to type.
 
     `known` are the snapshots of all hosts.
     """
-    labels = ", ".join(dict.fromkeys(head.label for head in known))
-    if not labels:
-        return f"no snapshot is kept yet: `{take}` keeps one"
-    return one_line(f"no snapshot of {host} is kept; there are some of {labels}")
+    why = why_none(known, unreadable, host)
+    return why if known or unreadable else f"{why}: `{take}` keeps one"
 
 
 def count(heads: Sequence[SnapshotHead]) -> str:
@@ -163,7 +164,7 @@ def rejudged_text(
     if told:
         lines.append(f"{lead} ({len(told)}):")
     for one in told:
-        lines += _wrapped(f"{one.check}", width)
+        lines += _wrapped(one_line(one.check), width)
         lines += _wrapped(f"then:  {one_line(one.then, 400)}", width, 4)
         lines += _wrapped(f"today: {one_line(one.today, 400)}", width, 4)
     lines += ["", verdict_line(result), *sections(result, width, terminal)]

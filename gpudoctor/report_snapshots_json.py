@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gpudoctor.model.finding import Status
 from gpudoctor.model.snapshot import KeptFinding, Kind, Otherwise, SnapshotHead, Unreadable
+from gpudoctor.text import clean
 
 
 class _Model(BaseModel):
@@ -152,7 +153,7 @@ def head_model(head: SnapshotHead) -> HeadModel:
         user=head.user,
         taken=head.taken,
         gpudoctor=head.tool,
-        file=head.path,
+        file=clean(head.path),
         bytes=head.size,
         hostname=who.hostname,
         machine_id=who.machine_id,
@@ -170,7 +171,7 @@ def head_model(head: SnapshotHead) -> HeadModel:
 
 def unreadable_models(files: Iterable[Unreadable]) -> list[UnreadableModel]:
     """Return the files that are no snapshots as their published models."""
-    return [UnreadableModel(file=one.path, why=one.why) for one in files]
+    return [UnreadableModel(file=clean(one.path), why=clean(one.why)) for one in files]
 
 
 def _finding(finding: KeptFinding) -> KeptFindingModel:

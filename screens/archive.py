@@ -126,9 +126,8 @@ class Archive:
 
     def _diff(self, old: "SnapshotHead", new: "SnapshotHead | AuditResult | None") -> "Diff":
         """Return the diff; an altered file is taken as it is, and the diff remarks on it."""
-        from gpudoctor.comparing import compared
+        from gpudoctor.comparing import compared, differing
         from gpudoctor.model.snapshot import SnapshotHead
-        from gpudoctor.snapshots.diff import diff
 
         assert new is not None
         sides = []
@@ -139,7 +138,7 @@ class Archive:
             else:
                 side = compared(one)
             sides.append(side)
-        return diff(*sides)
+        return differing(*sides)
 
     async def before_reboot(self) -> None:
         """Read the host for the page before a reboot, over a login of its own.

@@ -9,6 +9,7 @@ from gpudoctor.model.snapshot import SnapshotHead
 from gpudoctor.report_diff import heading, sections, sentence, verdict
 from gpudoctor.screens.signs import MOVES
 from gpudoctor.screens.words import MUTED, hanging, host
+from gpudoctor.snapshots.head import when as taken_at
 
 
 def diff_content(diff: Diff, width: int) -> Content:
@@ -40,5 +41,5 @@ def difference_lines(found: Iterable[Difference], width: int) -> Iterator[Conten
 
 def when(head: SnapshotHead) -> str:
     """Return when a snapshot was taken, in UTC."""
-    taken = head.taken.replace("T", " ").replace("Z", "").partition("+")[0].partition(".")[0]
-    return f"{taken} UTC" if taken else "an unknown time"
+    taken = taken_at(head)
+    return f"{taken:%Y-%m-%d %H:%M:%S} UTC" if taken else "an unknown time"

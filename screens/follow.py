@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
 
 _CLOSE_SECONDS = 4.0
-_KNOWN_HOSTS = Path.home() / ".ssh" / "known_hosts"
 
 
 class Follower:
@@ -83,7 +82,7 @@ class Follower:
         try:
             from gpudoctor.hosts.known_hosts import trust
 
-            await asyncio.to_thread(trust, error, file or _KNOWN_HOSTS)
+            await asyncio.to_thread(trust, error, file or _known_hosts())
         except Refusal as refusal:
             return refusal.sentence
         except OSError as failure:
@@ -169,3 +168,8 @@ class Follower:
 def named(error: Exception) -> str:
     """Return a fault of ours in one line."""
     return one_line(f"{type(error).__name__}: {error}", 240)
+
+
+def _known_hosts() -> Path:
+    """Return the operator's own; asked for only when needed: a user may have no home."""
+    return Path("~/.ssh/known_hosts").expanduser()

@@ -1,7 +1,8 @@
 """Look back and settle: the story's engine, run beside the screens and off the event loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,36 +16,42 @@ if TYPE_CHECKING:
     from gpudoctor.model.story import Story
 
 
-async def looked_back(make_target: "Callable[[], Target]") -> "tuple[Story | None, str, bool]":
-    """Return the story where there is one, why it could not be told, and whether to look again.
+@asynccontextmanager
+async def looked_back(
+    make_target: "Callable[[], Target]",
+) -> "AsyncIterator[tuple[Story | None, str, bool]]":
+    """Give the story where there is one, why it could not be told, and whether to look again.
 
-    Before an unknown key nothing is asked here: the audit asks, and the look comes after it.
+    Leaving logs out, which a slow machine takes a second for. Before an unknown key nothing is
+    asked here: the audit asks, and the look comes after it.
     """
-    try:
-        look = await asyncio.to_thread(_look_at, make_target)
-        story = await look() if look is not None else None
-        if story is not None:
-            await asyncio.to_thread(_words)
-        return story, "", False
-    except UnknownHostKey as error:
-        return None, error.sentence, True
-    except Refusal as refusal:
-        return None, refusal.sentence, False
-    except Exception as error:  # the audit stands, whatever becomes of this look
-        return None, f"a fault of gpudoctor's own: {named(error)}", False
+    async with AsyncExitStack() as stack:
+        try:
+            look = await asyncio.to_thread(_look_at, make_target)
+            story = await stack.enter_async_context(look()) if look is not None else None
+            if story is not None:
+                await asyncio.to_thread(_words)
+            told = story, "", False
+        except UnknownHostKey as error:
+            told = None, error.sentence, True
+        except Refusal as refusal:
+            told = None, refusal.sentence, False
+        except Exception as error:  # the audit stands, whatever becomes of this look
+            told = None, f"a fault of gpudoctor's own: {named(error)}", False
+        yield told
 
 
 def _look_at(
     make_target: "Callable[[], Target]",
-) -> "Callable[[], Awaitable[Story | None]] | None":
+) -> "Callable[[], AbstractAsyncContextManager[Story | None]] | None":
     """Return how to look at the target, None where nothing can have been kept of it."""
     from gpudoctor.snapshots.store import state_home
 
     if not any(state_home().glob("*/*.toml")):  # nothing to import the engine for
         return None
-    from gpudoctor.story import look
+    from gpudoctor.story import looking
 
-    return partial(look, make_target())
+    return partial(looking, make_target())
 
 
 def _words() -> None:

@@ -69,10 +69,9 @@ def snapshot_row(head: SnapshotHead, marked: bool) -> Content:
 
 def unreadable_row(one: Unreadable) -> Content:
     """Return one line about a file that is no snapshot we can read."""
-    name = one.path.rpartition("/")[2]
-    return Content.assemble(
-        ("    ✗ ", "bold $text-error"), host_line(name), (": ", MUTED), host_line(one.why)
-    )
+    name = one_line(one.path.rpartition("/")[2])
+    why = one.why if one.why.startswith(name) else f"{name}: {one.why}"
+    return Content.assemble(("    ✗ ", "bold $text-error"), host_line(why))
 
 
 def head_content(head: SnapshotHead, found: Found) -> Content:

@@ -156,6 +156,8 @@ class SnapshotsScreen(Screen[None]):
         if self.board.simulated:
             words = "None: the simulated host ends with this screen, and leaves no snapshots."
             return Content.styled(words, MUTED)
+        if shelf.unreadable:
+            return Content.styled("None that can be read: the list above tells why.", MUTED)
         return Content.assemble(
             ("None of this machine yet. One is kept before and after each change; ", MUTED),
             ("s", "bold"),

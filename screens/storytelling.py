@@ -1,5 +1,7 @@
-"""The app and the story: a look back beside the first audit, and what is done about it."""
+"""The app and the story: a look back before the first audit, and what is done about it."""
 
+import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,15 @@ from gpudoctor.screens.remembering import Remembering
 from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpudoctor.hosts.target import Target
     from gpudoctor.model.story import Story, Told
+
+
+# How long the first audit waits for the look back: together they would slow each other down, and
+# the story comes first. A host that the store does not know is not looked at.
+_LOOK_SECONDS = 4.0
 
 
 class Storytelling(Remembering):
@@ -22,21 +32,28 @@ class Storytelling(Remembering):
 
     _looked_twice = False
 
+    def __init__(self, make_target: "Callable[[], Target]", read_only: bool = False) -> None:
+        """Take how to make the target, and whether writes are refused."""
+        super().__init__(make_target, read_only)
+        self._look_over = asyncio.Event()
+
     def _look_back(self) -> None:
-        """Look at what became of earlier changes, over a login of its own, beside the audit."""
+        """Look at what became of earlier changes, over a login of its own."""
         self._aside(self._look, "story", exclusive=False)
 
     async def _look(self) -> None:
         from gpudoctor.screens.recollect import looked_back
 
         telling = self.board.telling
-        telling.story, telling.problem, telling.again = await looked_back(self._make_target)
-        self.board.touch()
-        if telling.story is not None:
-            await self._open_story(telling.story)
-            self._grant()
-        elif telling.again and self.board.result is not None:
-            self._look_again_once()
+        async with looked_back(self._make_target) as told:
+            telling.story, telling.problem, telling.again = told
+            self._look_over.set()
+            self.board.touch()
+            if telling.story is not None:
+                await self._open_story(telling.story)
+                self._grant()
+            elif telling.again and self.board.result is not None:
+                self._look_again_once()
 
     async def _open_story(self, story: "Story") -> None:
         """Open the story, unless the operator is at something already."""
@@ -55,7 +72,10 @@ class Storytelling(Remembering):
             await self.push_screen(StoryScreen(self.board, self.current_mode))
 
     async def _audit(self, panels: tuple[Panel, ...]) -> None:
-        """Audit; then settle what the look could not tell, and do what waited for it."""
+        """Audit, after a quick look back; then settle what that could not tell, and do the wish."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._look_over.wait()
         await super()._audit(panels)
         if self.board.telling.again:
             self._look_again_once()

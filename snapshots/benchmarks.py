@@ -5,7 +5,7 @@ import json
 import re
 import tomllib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -42,16 +42,13 @@ def keep_run(run: BenchRun) -> Path:
     return path
 
 
-def kept_runs(machine_id: str, label: str) -> list[BenchRun]:
-    """Return a machine's runs, newest first; a file that is damaged or newer is left out."""
-    found = sorted(machine_folder(machine_id, label).glob("*-bench-*.toml"), reverse=True)
-    runs = []
-    for path in found:
+def kept_runs(machine_id: str, label: str) -> Iterator[BenchRun]:
+    """Yield a machine's runs, newest first; a file that is damaged or newer is left out."""
+    for path in sorted(machine_folder(machine_id, label).glob("*-bench-*.toml"), reverse=True):
         try:
-            runs.append(load_run(path.read_bytes(), path.name))
+            yield load_run(path.read_bytes(), path.name)
         except (OSError, Refusal):
             continue
-    return runs
 
 
 def dump_run(run: BenchRun) -> bytes:

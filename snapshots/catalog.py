@@ -4,12 +4,13 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.snapshot import SnapshotHead, Unreadable
 from gpudoctor.recording import RecordedAudit, load
-from gpudoctor.snapshots.head import head_of, read_plain
+from gpudoctor.snapshots.head import head_of, read_plain, when
 from gpudoctor.snapshots.notes import SUFFIX, note_in
 from gpudoctor.snapshots.store import in_store, is_folder_name, state_home
 from gpudoctor.text import one_line
@@ -18,6 +19,7 @@ LAST = "last"
 # The other TOML files of ours in a machine's folder: what is pending, and what is a transaction's.
 _OTHER = re.compile(r"pending\.toml|\d{8}-\d{6}-[0-9a-f]{6}\b.*")
 _NAMED = 5
+_BROKEN = "it is a link to a file that is not there"
 _Found = tuple[int, SnapshotHead]
 
 
@@ -53,6 +55,35 @@ def reached(known: Iterable[SnapshotHead], host: str | None) -> list[SnapshotHea
     known = list(known)
     machines = {Path(head.path).parent for head in known if head.label == host}
     return [head for head in known if host is None or Path(head.path).parent in machines]
+
+
+def named(name: str, host: str | None) -> SnapshotHead:
+    """Return the store's snapshot of a name as `find` takes it, of the host where one is given.
+
+    Raises WrongUsage and Refusal as `find` does.
+    """
+    known, unreadable = all_heads()
+    mine = reached(known, host)
+    if name == LAST and not mine and (known or unreadable):
+        raise WrongUsage(f"{why_none(known, unreadable, host)}: `gpudoctor snapshot list` tells")
+    try:
+        return find(name, mine)
+    except WrongUsage:
+        others = (head for head in known if name and head.id.startswith(name.lower()))
+        for other in others if host else ():
+            if other not in mine:
+                raise WrongUsage(f"{other.id} is of {other.label}, not of {host}") from None
+        raise
+
+
+def why_none(
+    known: Iterable[SnapshotHead], unreadable: Sequence[Unreadable], host: str | None
+) -> str:
+    """Return why no snapshot is listed, of the host where one is named."""
+    labels = ", ".join(dict.fromkeys(head.label for head in known))
+    if labels:
+        return one_line(f"no snapshot of {host} is kept; there are some of {labels}")
+    return "no snapshot can be read" if unreadable else "no snapshot is kept yet"
 
 
 def find(name: str, known: Sequence[SnapshotHead]) -> SnapshotHead:
@@ -104,12 +135,18 @@ def _listed(places: Iterable[Path]) -> tuple[list[SnapshotHead], list[Unreadable
         for name in sorted(filter(_may_be_one, names)):
             try:
                 found.append(_found(folder / name, names))
-            except FileNotFoundError:  # pruned in this moment
-                continue
+            except FileNotFoundError:
+                if (folder / name).is_symlink():  # else it was pruned in this moment
+                    unreadable.append(Unreadable(str(folder / name), _BROKEN))
             except Refusal as refusal:
                 unreadable.append(Unreadable(str(folder / name), refusal.sentence))
-    found.sort(key=lambda one: (one[1].taken, one[0]), reverse=True)
+    found.sort(key=_age, reverse=True)
     return [head for _, head in found], unreadable
+
+
+def _age(one: _Found) -> tuple[datetime, int]:
+    """Return what sorts by age; what tells no time is the oldest."""
+    return when(one[1]) or datetime.min.replace(tzinfo=UTC), one[0]
 
 
 def _may_be_one(name: str) -> bool:

@@ -8,7 +8,7 @@ from gpudoctor.model.diff import Compared, Diff, Difference, Moved, Name, Sort, 
 from gpudoctor.model.snapshot import Kind
 from gpudoctor.snapshots.diff_findings import compare_findings
 from gpudoctor.snapshots.diff_gone import is_of_whole, whole_things, without_parts
-from gpudoctor.snapshots.diff_gpus import Places, by_uuid
+from gpudoctor.snapshots.diff_gpus import Places, by_uuid, named_alike
 from gpudoctor.snapshots.diff_groups import grouped, unread_grouped
 from gpudoctor.snapshots.diff_remarks import is_same_machine, remarks
 
@@ -36,7 +36,8 @@ class _Found:
 def diff(old: Compared, new: Compared) -> Diff:
     """Compare two snapshots; of two machines neither counters nor UUIDs are compared."""
     same = is_same_machine(old.head, new.head)
-    one, other, places = by_uuid(old, new) if same else (_bare(old), _bare(new), None)
+    one, other = named_alike(old, new), named_alike(new, old)
+    one, other, places = by_uuid(one, other) if same else (_bare(one), _bare(other), None)
     found = _compared(one, other)
     whole = whole_things(found.moved)
     kept = without_parts(found.moved, whole, one, other)

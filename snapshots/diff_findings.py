@@ -28,6 +28,13 @@ class _Judged:
         """Return why the check could not tell of a target, or None."""
         return self.unknown.get(target) or self.unknown.get("")
 
+    def left_out(self, target: str) -> bool:
+        """Return whether it tells of each target that there was, but of this one nothing."""
+        told = [*self.issues.values(), *self.unknown.values(), *self.others]
+        names = {name for finding in told for name in finding.targets}
+        each = all(finding.targets for finding in told) and any(f.targets for f in self.others)
+        return bool(target) and each and target not in names
+
     def said(self, target: str) -> str:
         """Return what is said of a target that is no issue."""
         about = [f for f in self.others if target in f.targets] or self.others
@@ -71,14 +78,13 @@ def _moved(
     if was and is_ or not was and not is_:
         return None
     if was:
-        why = after.unread(target)
-        if why or not judged_now:
+        if after.unread(target) or after.left_out(target) or not judged_now:
             return Moved.NOT_READ, _told(was), ""
         return Moved.FIXED, _told(was), after.said(target)
     assert is_ is not None
     if not judged_then:
         return Moved.NEW, "", _told(is_)
-    if before.unread(target):
+    if before.unread(target) or before.left_out(target):
         return Moved.NOT_READ, "", _told(is_)
     return Moved.REGRESSED, before.said(target), _told(is_)
 

@@ -25,6 +25,30 @@ class Places:
         return text
 
 
+def named_alike(side: Compared, other: Compared) -> Compared:
+    """Return a side with what the other knows as a GPU under that name, where its class is unread.
+
+    Every PCI function has a class and a vendor: where one is missing, it was not read.
+    """
+    found = {name.of.removeprefix("GPU ") for name in other.values if name.of.startswith("GPU ")}
+    names = {name for name in side.values if name.of.startswith("PCI ")}
+    unsure = {f"PCI {bdf}" for bdf in found} & {name.of for name in names}
+    unsure -= {of for of in unsure if {Name(of, "class"), Name(of, "vendor")} <= names}
+    if not unsure:
+        return side
+
+    def rename(of: str) -> str:
+        return of.replace("PCI ", "GPU ", 1) if of in unsure else of
+
+    values = {replace(name, of=rename(name.of)): value for name, value in side.values.items()}
+    unread = dict(side.unread)
+    for key, why in side.unread.items():
+        of = " ".join(key.split(" ", 2)[:2])
+        if of in unsure:
+            unread[rename(of) + key.removeprefix(of)] = why
+    return replace(side, values=values, unread=unread)
+
+
 def by_uuid(old: Compared, new: Compared) -> tuple[Compared, Compared, Places]:
     """Return both sides with GPUs named by UUID where one has gone, come or moved."""
     then, now = _uuids(old), _uuids(new)

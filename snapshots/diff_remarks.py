@@ -1,6 +1,7 @@
 """What the two heads of a diff say before anything is compared, as sentences."""
 
 from gpudoctor.model.snapshot import Kind, SnapshotHead
+from gpudoctor.snapshots.head import when
 
 
 def is_same_machine(old: SnapshotHead, new: SnapshotHead) -> bool:
@@ -45,7 +46,8 @@ def _machines(old: SnapshotHead, new: SnapshotHead) -> str:
 
 
 def _order(old: SnapshotHead, new: SnapshotHead) -> str:
-    return "the first was taken after the second" if old.taken > new.taken else ""
+    then, now = when(old), when(new)
+    return "the first was taken after the second" if then and now and then > now else ""
 
 
 def _boot(old: SnapshotHead, new: SnapshotHead) -> str:

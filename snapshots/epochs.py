@@ -46,10 +46,12 @@ def epoch(heads: Sequence[SnapshotHead], boot_id: str) -> Epoch | None:
     """Return which boot there is to tell of; `heads` are the machine's, newest first.
 
     It is the boot before this one until a snapshot was taken by hand in this one: one at boot, and
-    those of transactions, say nothing of what an operator has seen.
+    those of transactions, say nothing of what an operator has seen. So a boot of which there is
+    none but one at boot is passed over: what was set before it was lost all the same.
     """
     known = [head for head in heads if head.identity.boot_id and not head.simulated]
-    before = next((head for head in known if head.identity.boot_id != boot_id), None)
+    others = [head for head in known if head.identity.boot_id != boot_id]
+    before = next((head for head in others if head.kind is not Kind.BOOT), next(iter(others), None))
     mine = [head for head in known if head.identity.boot_id == boot_id]
     ended = before is None or any(head.kind is Kind.MANUAL for head in mine)
     since = mine[0] if ended and mine else before

@@ -14,7 +14,7 @@ from typing import Any
 from gpudoctor.model.audited import Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import Kind, SnapshotHead
-from gpudoctor.recording import SCHEMA, RecordedAudit, is_recording, load
+from gpudoctor.recording import SCHEMA, RecordedAudit, is_recording, load, what_is_wrong
 from gpudoctor.text import one_line
 
 _TOP = re.compile(rb'[^\n]*\nschema = (\d{1,9})\nchecksum = "sha256:([0-9a-f]{64})"\n')
@@ -55,22 +55,22 @@ def head_of(raw: bytes, path: Path, name: str) -> SnapshotHead:
     """
     if not is_recording(raw):
         raise Refusal(f"{name} is no snapshot of gpudoctor's")
-    table = _intact_header(raw)
     try:
+        table = _intact_header(raw)
         if table is None:
             return _head(_kept_header(load(raw, name, verify=False)), path, len(raw), True)
         return _head(table, path, len(raw), False)
-    except (KeyError, ValueError, TypeError) as error:
-        raise Refusal(f"{name} is damaged: {one_line(str(error), 80)}") from error
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise Refusal(f"{name} is damaged: {what_is_wrong(error)}") from error
 
 
 def when(head: SnapshotHead) -> datetime | None:
-    """Return when a snapshot was taken, or None where its header tells no time."""
+    """Return when a snapshot was taken, in UTC, or None where its header tells no time."""
     try:
         taken = datetime.fromisoformat(head.taken)
-    except ValueError:
+        return taken.astimezone(UTC) if taken.tzinfo else taken.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return taken if taken.tzinfo else taken.replace(tzinfo=UTC)
 
 
 def _intact_header(raw: bytes) -> Mapping[str, Any] | None:

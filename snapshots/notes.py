@@ -4,6 +4,7 @@ from pathlib import Path
 
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import SnapshotHead
+from gpudoctor.snapshots.head import read_plain
 from gpudoctor.snapshots.store import in_store, write_whole
 from gpudoctor.text import one_line
 
@@ -34,12 +35,12 @@ def set_note(head: SnapshotHead, text: str) -> str:
 def note_in(folder: Path, snapshot: str) -> str:
     """Return the note about a snapshot in a folder; where it cannot be read, that it cannot."""
     try:
-        with (folder / (snapshot + SUFFIX)).open("rb") as stream:
-            return one_line(stream.read(4 * LONGEST + 1), LONGEST)
+        raw, _ = read_plain(folder / (snapshot + SUFFIX), "it")
+        return one_line(raw[: 4 * LONGEST + 1], LONGEST)
     except FileNotFoundError:
         return ""
-    except OSError as error:
-        return f"(its note cannot be read: {error.strerror})"
+    except Refusal as refusal:
+        return f"(its note cannot be read: {refusal.sentence})"
 
 
 def notes(folder: Path) -> dict[str, str]:

@@ -39,7 +39,10 @@ def pending(machine_id: str, label: str) -> list[Pending]:
 def tell_pending(result: AuditResult) -> tuple[PendingTold, ...]:
     """Return what an audit finds of the plans accepted on its machine, and keep what is done."""
     who = result.identity
-    path = _path(who.machine_id, result.label)
+    try:
+        path = _path(who.machine_id, result.label)
+    except Refusal:  # a user without a home, and so without plans: the audit goes on
+        return ()
     kept = _load(path)
     current = [one for one in kept if not _is_old(one)]
     told = tuple(_told(one, result) for one in current)
@@ -112,7 +115,7 @@ def _load(path: Path) -> list[Pending]:
         if table.get("schema") != SCHEMA:
             return []
         return [_read(entry) for entry in table["plan"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 

@@ -4,6 +4,7 @@ One TOML file a transaction, in its machine's folder. One that is damaged or new
 transaction that was taken back has none any more.
 """
 
+import contextlib
 import hashlib
 import re
 import tomllib
@@ -30,8 +31,10 @@ from gpudoctor.model import (
     Sysctl,
     Sysfs,
 )
+from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import Item, Plan, Step
 from gpudoctor.model.story import KeptItem, KeptStep, PlanRecord
+from gpudoctor.snapshots.head import read_plain
 from gpudoctor.snapshots.store import machine_folder, state_home, write_whole
 
 SCHEMA = 1
@@ -72,7 +75,8 @@ def drop(transaction: str) -> None:
     """Take the record of a transaction away: what it had set was taken back, or never set."""
     if _ID.fullmatch(transaction):
         for path in state_home().glob(f"*/{transaction}{SUFFIX}"):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the host's journal says so, too
+                path.unlink(missing_ok=True)
 
 
 def records(machine_id: str, label: str) -> list[PlanRecord]:
@@ -128,11 +132,10 @@ def record_of(table: Mapping[str, Any]) -> PlanRecord:
 
 def _read(path: Path) -> PlanRecord | None:
     try:
-        if path.stat().st_size > _LARGEST:
-            return None
-        record = load(path.read_bytes())
-    except OSError:
+        raw, _ = read_plain(path, path.name)
+    except (OSError, Refusal):
         return None
+    record = load(raw) if len(raw) <= _LARGEST else None
     return record if record is not None and path.name == f"{record.id}{SUFFIX}" else None
 
 

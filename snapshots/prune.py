@@ -1,12 +1,13 @@
 """Which snapshots may go: by count and by age, and never one that an undo or a story needs."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import SnapshotHead
+from gpudoctor.snapshots.epochs import epoch
 from gpudoctor.snapshots.head import when
 from gpudoctor.snapshots.notes import SUFFIX
 from gpudoctor.snapshots.plans import records_in
@@ -31,11 +32,12 @@ def prunable(
     """Return what may go of `heads` (newest first), newest first.
 
     Of each machine the `keep` newest stay, and what is younger than `older_days` days; with both
-    given, only what neither keeps goes. The newest of a machine, one whose time is not known, and
-    the snapshots of `protected` transactions always stay.
+    given, only what neither keeps goes. The newest of a machine, one whose time is not known or
+    still to come (not counted either), and the snapshots of `protected` transactions always stay.
     """
-    old = _old(heads, keep, older_days, now or datetime.now(UTC))
-    return [head for head in old if not _why_kept(head, protected, heads)]
+    now = now or datetime.now(UTC)
+    old, needed = _old(heads, keep, older_days, now), _needed(heads, now)
+    return [head for head in old if not _why_kept(head, protected, needed, now)]
 
 
 def kept_back(
@@ -46,8 +48,9 @@ def kept_back(
     now: datetime | None = None,
 ) -> list[Kept]:
     """Return what `prunable` leaves out of those that are old enough, and why."""
-    old = _old(heads, keep, older_days, now or datetime.now(UTC))
-    told = ((head, _why_kept(head, protected, heads)) for head in old)
+    now = now or datetime.now(UTC)
+    old, needed = _old(heads, keep, older_days, now), _needed(heads, now)
+    told = ((head, _why_kept(head, protected, needed, now)) for head in old)
     return [Kept(head, why) for head, why in told if why]
 
 
@@ -59,7 +62,7 @@ def _old(
     old = []
     for head in heads:
         folder = Path(head.path).parent
-        counted[folder] = counted.get(folder, 0) + 1
+        counted[folder] = counted.get(folder, 0) + (not _no_age(head, now))
         too_many = keep is None or counted[folder] > keep
         if too_many and _too_old(head, older_days, now):
             old.append(head)
@@ -71,29 +74,52 @@ def _too_old(head: SnapshotHead, older_days: float | None, now: datetime) -> boo
     return older_days is None or taken is None or now - taken > timedelta(days=older_days)
 
 
-def _why_kept(head: SnapshotHead, protected: Collection[str], heads: Iterable[SnapshotHead]) -> str:
+def _no_age(head: SnapshotHead, now: datetime) -> str:
+    """Return why a snapshot's age is not known, or nothing."""
+    taken = when(head)
+    if taken is None:
+        return "its header tells no time"
+    return "by this machine's clock its time is still to come" if taken > now else ""
+
+
+def _why_kept(
+    head: SnapshotHead, protected: Collection[str], needed: Mapping[str, str], now: datetime
+) -> str:
     if head.transaction and head.transaction in protected:
         return f"transaction {head.transaction} may still be undone"
-    folder = Path(head.path).parent
-    newest = next(one for one in heads if Path(one.path).parent == folder)
-    if head is newest:
-        return "the newest of its host: what a reboot took is told against it"
-    return "" if when(head) else "its header tells no time"
+    return _no_age(head, now) or needed.get(head.path, "")
+
+
+def _needed(heads: Iterable[SnapshotHead], now: datetime) -> dict[str, str]:
+    """Return, by path, why a story needs a snapshot: of each machine's, the newest first."""
+    by_folder: dict[Path, list[SnapshotHead]] = {}
+    for head in heads:
+        if not _no_age(head, now):
+            by_folder.setdefault(Path(head.path).parent, []).append(head)
+    found = {}
+    for mine in by_folder.values():
+        if told := epoch(mine, mine[0].identity.boot_id):
+            why = "the last of the boot before: what the reboot took is told against it"
+            found[told.since.path] = why
+        found[mine[0].path] = "the newest of its host: what a reboot took is told against it"
+    return found
 
 
 def ended_by_reboot(heads: Sequence[SnapshotHead]) -> set[str]:
     """Return the transactions of which a reboot seen since left nothing to undo.
 
     `heads` are newest first. Known from the plan record alone: nothing of it outlives a reboot,
-    and its machine's newest snapshot is of another boot.
+    and the newest snapshot by its host's name is of another boot: clones may share a machine id.
     """
-    newest: dict[Path, SnapshotHead] = {}
-    for head in heads:
-        newest.setdefault(Path(head.path).parent, head)
+    newest: dict[tuple[Path, str], SnapshotHead] = {}
+    now = datetime.now(UTC)
+    for head in (one for one in heads if not _no_age(one, now)):
+        newest.setdefault((Path(head.path).parent, head.label), head)
     return {
         record.id
-        for folder, head in newest.items()
+        for (folder, label), head in newest.items()
         for record in records_in(folder)
+        if record.label == label
         if record.boot_id and head.identity.boot_id not in {"", record.boot_id}
         if not any(item.lasting for step in record.steps for item in step.items)
     }

@@ -22,10 +22,21 @@ _ABANDONED = 3600
 
 
 def state_home() -> Path:
-    """Return $XDG_STATE_HOME/gpudoctor, or its default in the home directory."""
+    """Return $XDG_STATE_HOME/gpudoctor, or its default in the home directory.
+
+    Raises Refusal (code 1) for a user without one.
+    """
     base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state"
-    return root / "gpudoctor"
+    if os.path.isabs(base):
+        return Path(base) / "gpudoctor"
+    try:
+        return Path.home().absolute() / ".local" / "state" / "gpudoctor"
+    except RuntimeError as error:
+        raise Refusal(
+            "where snapshots are kept is not known: this user has no home directory; set HOME, or "
+            "XDG_STATE_HOME to an absolute path",
+            1,
+        ) from error
 
 
 def machine_folder(machine_id: str, label: str) -> Path:
@@ -69,8 +80,9 @@ def note_begun(plan: Plan) -> None:
 
 
 def note_ended(plan: Plan) -> None:
-    """Take the note away: how the transaction ended was seen here."""
-    _note(plan.machine_id, plan.label, plan.id).unlink(missing_ok=True)
+    """Take the note away: how the transaction ended was seen here. One that stays is told again."""
+    with contextlib.suppress(OSError):
+        _note(plan.machine_id, plan.label, plan.id).unlink(missing_ok=True)
 
 
 def unseen(machine_id: str, label: str) -> set[str]:

@@ -91,8 +91,8 @@ def _overridden(entry: Entry, fate: Fate) -> tuple[Fate, str, str]:
     return (
         Fate.OVERRIDDEN,
         "",
-        f"{file} is in place, but something else set it afterwards, and no file was found that "
-        "does",
+        f"{file} is in place, but at boot it could not set it, or something else set it "
+        "afterwards: no file was found that does",
     )
 
 

@@ -71,7 +71,8 @@ class Lab:
         return ["-o", "ControlMaster=auto", "-o", socket, "-o", "ControlPersist=yes"]
 
 
-def _image() -> Path | None:
+def image() -> Path | None:
+    """Return the folder of the built image, where there is one."""
     image = Path(os.environ.get("GPUDOCTOR_LAB") or ROOT / ".lab")
     return image if (image / "disk.qcow2").exists() else None
 
@@ -79,15 +80,15 @@ def _image() -> Path | None:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start the VM (about 10 s) and stop it after the last test."""
-    image = _image()
-    if image is None:
+    found = image()
+    if found is None:
         why = "no lab image: build one with tests/lab/build.sh .lab, or name it in $GPUDOCTOR_LAB"
         if os.environ.get("CI") == "true":
             pytest.fail(why)
         pytest.skip(why)
     run = tmp_path_factory.mktemp("lab")
     started = subprocess.run(
-        [SCRIPTS / "run.sh", image, run], capture_output=True, text=True, timeout=400
+        [SCRIPTS / "run.sh", found, run], capture_output=True, text=True, timeout=400
     )
     if started.returncode:
         pytest.fail(f"the lab VM did not start: {started.stderr[-2000:]}")

@@ -21,6 +21,7 @@ import pytest
 
 from gpudoctor.audit import run_audit
 from gpudoctor.before_reboot import READERS, page
+from gpudoctor.before_reboot.tunings import transaction_lines
 from gpudoctor.cli import main
 from gpudoctor.hosts.recorded import RecordedTarget
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
@@ -140,6 +141,13 @@ def test_the_page_is_in_order_and_alike_in_every_form(name: str) -> None:
     assert marked.count("\n| ") == len(told.lines) + 1
     assert "<script" not in marked and "\x1b" not in text + marked + before_reboot_json(told)
     assert all(line.reason for line in told.of(Outlook.UNKNOWN)), "an unknown without its reason"
+
+
+def test_a_check_name_from_the_host_is_quoted() -> None:
+    checks = ("swap", "$(reboot)")
+    one = Transaction("20260101-000000-abcdef", State.APPLIED, "me", "", ("t",), checks, "b")
+    (line,) = transaction_lines([one])
+    assert line.commands[-1] == "gpudoctor fix swap '$(reboot)' --persist"
 
 
 def test_every_topic_has_a_case_of_each_kind() -> None:

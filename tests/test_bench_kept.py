@@ -51,7 +51,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_reads_as_it_was_written() -> None:
     path = keep_run(RUN)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert kept_runs(RUN.machine_id, RUN.label) == [RUN]
+    assert list(kept_runs(RUN.machine_id, RUN.label)) == [RUN]
 
 
 def test_what_is_damaged_or_newer_is_left_out() -> None:
@@ -66,7 +66,7 @@ def test_what_is_damaged_or_newer_is_left_out() -> None:
         )
     ):
         path.with_name(f"20260103-bench-{number}.toml").write_bytes(bad)
-    assert kept_runs(RUN.machine_id, RUN.label) == [RUN]
+    assert list(kept_runs(RUN.machine_id, RUN.label)) == [RUN]
     with pytest.raises(Refusal, match="newer gpudoctor"):
         load_run(raw.replace(b"schema = 1", b"schema = 2"), "it")
 

@@ -20,6 +20,7 @@ class FakeClient:
 
     pace: float = 0.01
     fails_from: int = 1 << 30
+    held_back: int = 0
     asked: list[tuple[int, int, int]] = field(default_factory=list)
 
     async def job(
@@ -33,9 +34,14 @@ class FakeClient:
         if live is not None:
             live(0.5, 10)
             live(1.0, 30)
-        failed = len(self.asked) >= self.fails_from
-        one = Request(failure=Failure("http", 429, "busy")) if failed else self._request(tokens)
-        return (one,) * len(bodies), 1.0
+        return (self._one(tokens),) * len(bodies), 1.0
+
+    def _one(self, tokens: int) -> Request:
+        if len(self.asked) >= self.fails_from:
+            return Request(failure=Failure("http", 429, "busy"))
+        if len(self.asked) <= self.held_back:
+            return Request(failure=Failure("buffered"))
+        return self._request(tokens)
 
     def _request(self, tokens: int) -> Request:
         times = tuple(1 + self.pace * at for at in range(tokens))
@@ -116,3 +122,14 @@ def test_progress_tells_the_phase_and_the_pace() -> None:
 def test_a_quick_run_stays_within_its_budget_at_the_founding_pace() -> None:
     assert estimate(0.095, 2, QUICK) <= 45 and estimate(0.003, 2, QUICK) <= 30
     assert estimate(0.095, 2, FULL) > estimate(0.095, 2, QUICK)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_text_that_came_at_once_by_chance_is_asked_for_again(times: int) -> None:
+    told = asyncio.run(run(FakeClient(held_back=times)).measure((1,)))
+    assert len(told.levels[0].blocks) == 4 and not told.stopped
+
+
+def test_text_that_always_comes_at_once_is_a_proxy() -> None:
+    with pytest.raises(Refusal, match="buffering proxy"):
+        asyncio.run(run(FakeClient(held_back=3)).measure((1,)))

@@ -1,5 +1,6 @@
 """The store's list: newest first, names found, and whatever is no snapshot named and skipped."""
 
+import hashlib
 import os
 import random
 from dataclasses import replace
@@ -51,6 +52,26 @@ def test_two_of_one_second_keep_their_order() -> None:
     assert heads(folder())[0] == [second, first]
 
 
+def test_by_the_time_that_is_told_and_not_by_how_it_is_written() -> None:
+    times = ("2026-01-02T03:00:00+00:00", "2026-01-02T09:00:00+09:00", "0001-01-01T00:00:00+14:00")
+    new, old, none = (kept(audit(taken=time)) for time in times)
+    odd = kept(audit(taken="not a time"))
+    found = heads(folder())[0]
+    assert found[:2] == [new, old] and {head.id for head in found[2:]} == {none.id, odd.id}
+    assert find("last", found) == new
+
+
+def test_a_user_without_a_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(Refusal, match="no home directory; set HOME, or XDG_STATE_HOME") as no:
+        all_heads()
+    assert no.value.code == 1
+
+
 def test_no_store_is_an_empty_one() -> None:
     assert folders() == [] and all_heads() == ([], []) and heads(folder()) == ([], [])
 
@@ -85,6 +106,7 @@ def test_what_is_no_snapshot_is_named_and_skipped(tmp_path: Path) -> None:
         "cut-early.toml": raw[:50],
         "cut-late.toml": raw[:-20],
         "empty.toml": b"",
+        "empty-header.toml": b'# gpudoctor snapshot\nschema = 1\nchecksum = "x"\n',
         "foreign.toml": b"[tool.ruff]\nline-length = 100\n",
         "newer.toml": raw.replace(b"schema = 1\n", b"schema = 7\n"),
         "odd-id.toml": raw.replace(f'id = "{good.id}"'.encode(), b'id = "../../x"'),
@@ -99,12 +121,32 @@ def test_what_is_no_snapshot_is_named_and_skipped(tmp_path: Path) -> None:
     found, skipped = heads(folder())
     assert found == [good]
     why = {Path(one.path).name: one.why for one in skipped}
+    assert "link to a file that is not there" in why.pop("gone.toml")
     assert why.keys() == bad.keys() | {"fifo.toml", "folder.toml"}
     assert all(why[name].startswith(name) and "\n" not in why[name] for name in why)
     assert "schema 7" in why["newer.toml"] and "use a newer gpudoctor" in why["newer.toml"]
     assert "no snapshot of gpudoctor's" in why["foreign.toml"]
     assert "damaged or cut short" in why["cut-late.toml"]
+    assert why["empty-header.toml"] == "empty-header.toml is damaged: it has no 'header'"
     assert "no plain file" in why["fifo.toml"]
+
+
+@pytest.mark.parametrize(
+    "problems",
+    [b'["\xff"]', b"[" * 20_000 + b"]" * 20_000, b"9" * 20_000],
+    ids=["utf8", "deep", "big"],
+)
+def test_a_foreign_header_with_a_fitting_checksum_is_never_fatal(problems: bytes) -> None:
+    good = kept(audit())
+    body = Path(good.path).read_bytes().split(b"\n", 3)[3]
+    body = body.replace(b"problems = []", b"problems = " + problems)
+    digest = hashlib.sha256(body).hexdigest()
+    top = f'# gpudoctor snapshot\nschema = 1\nchecksum = "sha256:{digest}"\n'
+    (folder() / "odd.toml").write_bytes(top.encode() + body)
+    found, skipped = heads(folder())
+    assert found == [good]
+    assert [Path(one.path).name for one in skipped] == ["odd.toml"]
+    assert "damaged" in skipped[0].why
 
 
 def test_any_damage_is_told_and_never_fatal() -> None:
@@ -228,6 +270,9 @@ def test_a_note_about_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
 def test_a_note_that_cannot_be_read_says_so() -> None:
     head = kept(audit())
     (folder() / f"{head.id}.note").mkdir()
+    assert "its note cannot be read" in heads(folder())[0][0].note
+    (folder() / f"{head.id}.note").rmdir()
+    os.mkfifo(folder() / f"{head.id}.note")  # nobody writes to it
     assert "its note cannot be read" in heads(folder())[0][0].note
 
 

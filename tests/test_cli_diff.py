@@ -9,6 +9,7 @@ from gpudoctor.cli import main
 from gpudoctor.comparing import compared
 from gpudoctor.snapshots.catalog import all_heads
 from gpudoctor.snapshots.diff import diff
+from gpudoctor.snapshots.store import state_home
 from tests.snapshot_rig import OTHER, altered, audit, kept
 
 OLD = sorted((Path(__file__).parent / "snapshots").glob("schema-1*.toml"))
@@ -76,6 +77,7 @@ def test_the_host_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     capsys.readouterr()
     code, text, _ = _run(capsys, str(file), "now", "--demo")
     assert code == 0 and "no difference" in text.splitlines()[-1]
+    assert " -> now (pve-gpu1" in text.splitlines()[0]
 
 
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
@@ -94,3 +96,22 @@ def test_a_head_a_file_and_its_audit_are_the_same_side() -> None:
 
 async def test_it_may_be_called_while_an_event_loop_runs() -> None:
     assert compared(OLD[-1]).findings
+
+
+@pytest.mark.parametrize("verb", [["diff", "last", "last"], ["story"]])
+def test_a_store_that_cannot_be_read_is_3(
+    verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    state_home().parent.mkdir(parents=True)
+    state_home().write_text("in the way")
+    assert main(["snapshot", *verb]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and "where snapshots are kept, cannot be read" in err and err.count("\n") == 1
+
+
+def test_a_story_says_what_it_is_told_without(capsys: pytest.CaptureFixture[str]) -> None:
+    Path(kept(audit()).path).write_text("foreign")
+    assert main(["snapshot", "story"]) == 0
+    err = capsys.readouterr().err
+    assert "cannot be read in the store (1)" in err and "snapshot list` names it" in err
+    assert "this machine was not asked: no snapshot of it is kept here" in err

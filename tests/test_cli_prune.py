@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def pair(days: str = "02") -> list[str]:
 
 def ids() -> list[str]:
     return [head.id for head in all_heads()[0]][::-1]
+
+
+def test_a_closed_input_is_nobody_to_ask(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair()
+    monkeypatch.setattr("sys.stdin", None)
+    code, _, err = run(capsys, "prune", "--older", "0")
+    sys.stdin.close()
+    assert code == 1 and "nobody can be asked here" in err and len(ids()) == 4
 
 
 def test_prune_keeps_the_pair_that_stands(

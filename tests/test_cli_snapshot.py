@@ -1,6 +1,7 @@
 """`gpudoctor snapshot`: take, list, show, tag; each as text and as JSON."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +110,26 @@ def test_an_empty_list_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> No
     assert "no snapshot of gpu9" in run(capsys, "prune", "--keep", "1", "--host", "gpu9")[1]
 
 
+def test_a_store_that_cannot_be_read_is_not_called_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path(kept(audit()).path).write_text("foreign")
+    for argv in (["list"], ["prune", "--keep", "1"]):
+        out = run(capsys, *argv)[1]
+        assert out.startswith("no snapshot can be read\n") and "is kept yet" not in out
+    code, _, err = run(capsys, "show", "last")
+    assert code == 2 and "no snapshot can be read: `gpudoctor snapshot list` tells" in err
+
+
+def test_of_another_host_than_the_one_named(capsys: pytest.CaptureFixture[str]) -> None:
+    head = kept(audit())
+    code, _, err = run(capsys, "show", "last", "--host", "gpu9")
+    assert code == 2 and "no snapshot of gpu9 is kept; there are some of root@gpu1" in err
+    code, _, err = run(capsys, "show", head.id[:6], "--host", "gpu9")
+    assert (code, err) == (2, f"gpudoctor: {head.id} is of root@gpu1, not of gpu9\n")
+    assert "no snapshot '' in the store" in run(capsys, "show", "", "--host", "gpu9")[2]
+
+
 def test_ids_are_as_long_as_they_must_be(capsys: pytest.CaptureFixture[str]) -> None:
     from gpudoctor.report_snapshots import short_ids
 
@@ -169,6 +190,27 @@ def test_hostile_text_in_a_snapshot_is_made_safe(capsys: pytest.CaptureFixture[s
     for argv in (["list"], ["show", "last"], ["show", "last", "--as-found"]):
         out = run(capsys, *argv)[1]
         assert not set(out) & set("\x1b\x07\x9b\u202e")
+
+
+def test_a_hostile_check_name_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    (finding,) = audit().findings
+    kept(replace(audit(), findings=(replace(finding, id="kern\x1b[2Jx"),)))
+    out = run(capsys, "show", "last")[1]
+    assert "kern\ufffd[2Jx" in out and "\x1b" not in out
+
+
+def test_a_file_name_that_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    head = kept(audit())
+    folder = Path(head.path).parent
+    odd = os.fsencode(folder) + b"/odd\xff.toml"
+    os.rename(head.path, odd)
+    (folder / "esc\x1b[2J.toml").write_text("foreign")
+    assert answer(capsys, "list")["snapshots"][0]["file"].endswith("/odd\ufffd.toml")
+    assert answer(capsys, "show", "last")["snapshot"]["id"] == head.id
+    code, out, err = run(capsys, "diff", "last", os.fsdecode(odd), "--json")
+    assert code == 0 and json.loads(out)["old"]["path"].endswith("/odd\ufffd.toml") and not err
+    out = run(capsys, "prune", "--keep", "1", "--yes")[1]
+    assert "left alone" in out and "\x1b" not in out
 
 
 def test_tag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.model.diff import Diff, Difference
+from gpudoctor.model.diff import Diff, Difference, Moved
+from gpudoctor.model.snapshot import KeptFinding
 from gpudoctor.report_diff import markdown, plain, sections, sentence, verdict
 from gpudoctor.report_diff_json import diff_json
 from gpudoctor.snapshots.diff import diff
+from gpudoctor.snapshots.diff_findings import compare_findings
 from tests.diff_rig import side
 
 CASES = sorted(Path(__file__).with_name("diffs").glob("*.toml"))
@@ -42,6 +44,38 @@ def _told(found: tuple[Difference, ...]) -> list[str]:
 
 def _checks(found: tuple[Difference, ...]) -> list[str]:
     return [f"{one.moved} {one.name.what} {one.name.of}".strip() for one in found]
+
+
+@pytest.mark.parametrize("name", ["vendor", "class"])
+def test_a_gpu_whose_class_or_vendor_was_not_read_is_not_gone(name: str) -> None:
+    for gpus in ("0000:01:00.0", "*"):
+        edits = {"denied": [f"/sys/bus/pci/devices/{gpus}/{name}"]}
+        for found in (_diff({"new": edits}), _diff({"old": edits})):
+            rows = [one for one in found.inventory if not one.name.what.startswith("IOMMU group")]
+            assert not rows and not found.settings and not found.counters and found.not_read
+
+
+def _of(status: str, *targets: str) -> KeptFinding:
+    return KeptFinding("ecc", "gpu_memory", "", status, status, "", "", "low", "", targets, "", "")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "moved"),
+    [
+        ([_of("issue", "a"), _of("good", "b")], [_of("good", "b")], Moved.NOT_READ),
+        ([_of("good", "b")], [_of("issue", "a"), _of("good", "b")], Moved.NOT_READ),
+        ([_of("issue", "a"), _of("good", "b")], [_of("good", "a", "b")], Moved.FIXED),
+        ([_of("issue", "a")], [_of("good")], Moved.FIXED),
+        ([_of("issue", "a", "b")], [_of("issue", "b")], Moved.FIXED),  # it names what is at issue
+        ([_of("good")], [_of("issue", "a")], Moved.REGRESSED),
+    ],
+)
+def test_a_target_of_which_a_check_tells_nothing_is_not_judged(
+    then: list[KeptFinding], now: list[KeptFinding], moved: Moved
+) -> None:
+    judged, unjudged = compare_findings(then, now)
+    (one,) = (*judged, *unjudged)
+    assert one.moved is moved
 
 
 def test_text_markdown_and_json_say_the_same() -> None:

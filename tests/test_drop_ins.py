@@ -7,11 +7,17 @@ import pytest
 
 from gpudoctor.capture import capture
 from gpudoctor.fixes import mechanism_of
-from gpudoctor.fixes.drop_ins import module_file, registers_unit, sysctl_file, sysfs_file
+from gpudoctor.fixes.drop_ins import (
+    latency_unit,
+    module_file,
+    registers_unit,
+    sysctl_file,
+    sysfs_file,
+)
 from gpudoctor.fixes.file import FOLDERS, OwnFileMechanism
 from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget
-from gpudoctor.model import Change, Module, OwnFile, PciBits, Sysctl, Sysfs
+from gpudoctor.model import Change, LatencyHold, Module, OwnFile, PciBits, Sysctl, Sysfs
 
 GOVERNORS = tuple(f"/sys/devices/system/cpu/cpufreq/policy{n}/scaling_governor" for n in (0, 8))
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -22,6 +28,7 @@ MADE = [
     sysfs_file(Sysfs(GOVERNORS, "performance")),
     module_file(Module("nvidia_peermem")),
     registers_unit(PciBits(GPUS, "CAP_EXP+8.w", 0x5000, 0x7000, risk="medium", caution="AER")),
+    latency_unit(LatencyHold(10), "gpudoctor-latency-boot.service"),
 ]
 
 
@@ -68,6 +75,11 @@ def test_texts() -> None:
             f"ExecStart=-/usr/bin/env setpci -s {gpu} -d 10de: CAP_EXP+8.w=5000:7000"
             for gpu in GPUS
         ),
+    ]
+    assert [line for line in lines(MADE[5]) if line.startswith(("Type", "ExecStart"))] == [
+        "Type=exec",
+        "ExecStart=/bin/sh -ec "
+        "'exec 3>/dev/cpu_dma_latency && printf 0x0000000a >&3 && exec sleep infinity'",
     ]
     assert MADE[4] is not None and (MADE[4].risk, MADE[4].caution) == ("medium", "AER")
 

@@ -96,7 +96,7 @@ def test_a_request_is_held_until_its_unit_is_stopped(lab: Lab) -> None:
     assert values(lab, plan) == ["held"]
     again = plan_on(lab, [HOLD], [LatencyHold(5)])
     assert again.already == ("check-0",)
-    assert again.refused[0][1].endswith("at 10 us): stop it first")
+    assert again.refused[0][1].endswith("at 10 us): start that one, or stop and remove it first")
     assert undone(lab, plan) is State.UNDONE
     assert lab.run(AGGREGATE) == "2000000000"
 

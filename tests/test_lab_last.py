@@ -13,9 +13,15 @@ import pytest
 
 from gpudoctor.capture import capture
 from gpudoctor.fixes.conflicts import conflict
-from gpudoctor.fixes.drop_ins import module_file, registers_unit, sysctl_file, sysfs_file
+from gpudoctor.fixes.drop_ins import (
+    latency_unit,
+    module_file,
+    registers_unit,
+    sysctl_file,
+    sysfs_file,
+)
 from gpudoctor.hosts.target import LiveTarget
-from gpudoctor.model import Module, OwnFile, PciBits, Sysctl, Sysfs
+from gpudoctor.model import LatencyHold, Module, OwnFile, PciBits, Sysctl, Sysfs
 from gpudoctor.model.plan import State
 from gpudoctor.model.snapshot import Kind
 from gpudoctor.recording import load
@@ -35,16 +41,18 @@ PAGES = made(sysfs_file(Sysfs((THP,), "madvise", choice=True)))
 GOVERNOR = made(sysfs_file(Sysfs(GOVERNORS, "powersave")))
 DUMMY = made(module_file(Module("dummy")))
 READS = made(registers_unit(PciBits((GPU,), "CAP_EXP+8.w", 0x5000, 0x7000)))
-FORMS = (SWAPPINESS, CACHE, PAGES, GOVERNOR, DUMMY, READS)
+HOLD = latency_unit(LatencyHold(10), "gpudoctor-latency-boot.service")
+FORMS = (SWAPPINESS, CACHE, PAGES, GOVERNOR, DUMMY, READS, HOLD)
 # The units that have run stay known to systemd until the reboot.
 FILES = ALL.partition("; systemctl show")[0]
 # What the forms set, one line each.
 NOW = (
     f"sysctl -n vm.swappiness vm.vfs_cache_pressure; cat {THP} {' '.join(GOVERNORS)}; "
-    f"[ -d /sys/module/dummy ] && echo dummy; echo $((0x$(setpci -s {GPU} CAP_EXP+8.w) >> 12))"
+    f"[ -d /sys/module/dummy ] && echo dummy; echo $((0x$(setpci -s {GPU} CAP_EXP+8.w) >> 12)); "
+    "echo $(od -An -td4 -N4 /dev/cpu_dma_latency)"
 )
-BEFORE = ["60", "100", "[always] madvise never", "schedutil", "schedutil", "2"]
-SET = ["10", "77", "always [madvise] never", "powersave", "powersave", "dummy", "5"]
+BEFORE = ["60", "100", "[always] madvise never", "schedutil", "schedutil", "2", "2000000000"]
+SET = ["10", "77", "always [madvise] never", "powersave", "powersave", "dummy", "5", "10"]
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +65,7 @@ def _as_before(lab: Lab) -> Iterator[None]:
     )
     removed(lab)
     cleaned(lab)
+    lab.settle()
 
 
 def rebooted(lab: Lab) -> str:

@@ -10,7 +10,7 @@ import pytest
 from gpudoctor.model import Change, PciBits, Sysfs
 from gpudoctor.model.plan import Plan, State
 from tests.lab_change import applied, cleaned, killed_at_every_line, plan_on, undone, values
-from tests.lab_vm import SCRIPTS, Lab, _image
+from tests.lab_vm import SCRIPTS, Lab, image
 
 GPUS = ("0000:21:00.0", "0000:41:00.0")
 PORTS = ("0000:20:00.0", "0000:40:00.0")
@@ -192,9 +192,9 @@ def test_interrupts_move_but_for_those_the_kernel_manages(lab: Lab) -> None:
 @pytest.fixture
 def own_lab(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
     """Start a VM of the test's own, where there is an image: lockdown stays until a reboot."""
-    image = _image()
-    assert image is not None
-    subprocess.run([SCRIPTS / "run.sh", image, tmp_path], check=True, capture_output=True)
+    found = image()
+    assert found is not None
+    subprocess.run([SCRIPTS / "run.sh", found, tmp_path], check=True, capture_output=True)
     try:
         yield Lab(tmp_path / "ssh_config")
     finally:

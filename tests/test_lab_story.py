@@ -86,6 +86,7 @@ def test_three_are_lost_and_one_is_kept(lab: Lab, tmp_path: Path) -> None:
     old = lab.run("cat /proc/sys/kernel/random/boot_id")
     lab.run(REBOOT)
     reached(lab, f"read -r b </proc/sys/kernel/random/boot_id; [ $b != {old} ]")
+    lab.settle()
 
     story = told(lab)
     assert story is not None and story.rebooted and old[:8] in story.happened

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gpudoctor.audit import run_audit
 from gpudoctor.hosts.simulated import SimulatedMachine
-from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget
+from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
 from gpudoctor.loop import apply_between_snapshots
 from gpudoctor.model import Sysctl
 from gpudoctor.model.audited import AuditResult, Identity
@@ -182,3 +184,28 @@ async def test_no_snapshot_no_write(loop: Loop, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Refusal, match="nothing was changed: the disk is full"):
         await loop.run(loop.plan())
     assert loop.value == "60"
+
+
+class NotLabelled(SimulatedTarget):
+    """A simulated host whose snapshots are kept and compared as a live one's."""
+
+    simulated = False
+
+
+async def test_error_counters_that_grew_meanwhile_are_told(loop: Loop) -> None:
+    """A root port counts corrected errors while the fix is written."""
+    loop.machine = demo_machine()
+    counter = "/sys/bus/pci/devices/0000:00:01.1/aer_dev_correctable"
+    raw = loop.machine.files[counter]
+    assert isinstance(raw, bytes) and b"BadTLP 0\n" in raw
+    before = await run_audit(NotLabelled(loop.machine, NO_WAIT))
+    plan = replace(loop.plan(), boot_id=before.identity.boot_id)
+    told = []
+    target = partial(NotLabelled, loop.machine, NO_WAIT)
+    async for move in apply_between_snapshots(target, plan, before):
+        told.append(move)
+        loop.machine.files[counter] = raw.replace(b"BadTLP 0\n", b"BadTLP 3\n")
+    last = told[-1]
+    assert isinstance(last, StateMoved) and last.state is State.APPLIED
+    assert last.detail.startswith("error counters grew meanwhile: ") and "0 -> 3" in last.detail
+    assert "PCI 0000:00:01.1 AER correctable errors" in last.detail

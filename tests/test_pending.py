@@ -101,7 +101,18 @@ def test_one_plan_a_check() -> None:
     assert pending.pending("f" * 32, "gpu1") == []
 
 
-@pytest.mark.parametrize("text", ["", "schema = 2", "schema = 1\nplan = 3", "\x00", "plan = ["])
+def test_a_user_without_a_home_is_audited_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert pending.tell_pending(result_of(bad())) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "schema = 2", "schema = 1\nplan = 3", "\x00", "plan = [", "schema = 1\nplan = 'x'"]
+)
 def test_a_damaged_file_counts_as_nothing(text: str) -> None:
     accept()
     path: Path = machine_folder(MACHINE, "gpu1") / "pending.toml"

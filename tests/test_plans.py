@@ -1,6 +1,7 @@
 """Plan records: kept whole, read back as they were, skipped where they are damaged or newer."""
 
 import hashlib
+import os
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -114,6 +115,12 @@ def test_a_damaged_or_newer_one_is_skipped(spoil: Callable[[bytes], bytes]) -> N
 def test_one_under_another_name_is_none() -> None:
     put(plans.dump(record(step(CHANGES[0]))), "20260101-000000-00000c")
     assert plans.records(MACHINE, "gpu1") == []
+
+
+def test_one_that_is_no_plain_file_is_none() -> None:
+    put(plans.dump(record(step(CHANGES[0]))))
+    os.mkfifo(machine_folder(MACHINE, "gpu1") / "20260101-000000-00000b.plan.toml")  # no writer
+    assert [one.id for one in plans.records(MACHINE, "gpu1")] == [ID]
 
 
 def test_a_change_that_a_newer_version_knows_is_no_change_here() -> None:

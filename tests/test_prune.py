@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.model.audited import Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.model.story import KeptItem, KeptStep, PlanRecord
@@ -67,10 +68,18 @@ def test_a_pair_that_an_undo_may_need_stays_and_says_so() -> None:
 
 
 def test_what_tells_no_time_stays() -> None:
-    known = [head(0), head(1, taken="yesterday"), head(2)]
-    assert prunable(known, 1, 1, now=NOW) == [known[2]]
+    known = [head(0), head(2), head(1, taken="yesterday")]
+    assert prunable(known, 1, 1, now=NOW) == [known[1]]
     assert [one.why for one in kept_back(known, 1, 1, now=NOW)] == ["its header tells no time"]
     assert prunable([head(0), head(9, taken="2026-01-01T00:00:00")], 1, 1, now=NOW)
+
+
+def test_a_clock_that_was_ahead_costs_no_newer_snapshot() -> None:
+    known = [head(-400), head(0.1), head(1), head(2)]
+    assert prunable(known, 1, None, now=NOW) == known[2:]
+    assert prunable(known, None, 0, now=NOW) == known[2:]
+    alone = [head(-400), head(-1)]
+    assert prunable(alone, 1, None, now=NOW) == []
 
 
 def record(boot: str, lasting: bool = False) -> None:
@@ -93,6 +102,26 @@ def test_a_reboot_that_was_seen_ended_what_does_not_last() -> None:
     assert ended_by_reboot(known) == set()
     record("")
     assert ended_by_reboot(known) == set()
+
+
+def test_the_boot_of_a_clone_ended_nothing() -> None:
+    record("boot-1")  # of root@gpu1
+    clone = kept(audit("2026-01-04T00:00:00+00:00", label="root@gpu2", boot="boot-9"))
+    here = kept(audit(boot="boot-1"))
+    assert ended_by_reboot([clone, here]) == set()
+    assert ended_by_reboot([replace(clone, label="root@gpu1"), here]) == {T}
+
+
+def test_the_last_of_the_boot_before_stays_until_its_story_was_seen() -> None:
+    def of(days: float, kind: Kind, boot: str) -> SnapshotHead:
+        return replace(head(days), kind=kind, identity=Identity(boot_id=boot))
+
+    known = [of(0, Kind.BOOT, "b2"), of(1, Kind.AFTER, "b1"), of(2, Kind.BEFORE, "b1")]
+    assert prunable(known, 1, None, now=NOW) == known[2:]
+    stays = kept_back(known, None, 0, now=NOW)[-1]
+    assert stays.head is known[1] and "boot before" in stays.why
+    seen = [of(0, Kind.MANUAL, "b2"), *known[1:]]
+    assert prunable(seen, 1, None, now=NOW) == known[1:]
 
 
 def test_the_note_goes_with_its_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """Mode 3: snapshots listed, taken, noted, compared and shown; and the page before a reboot."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +71,7 @@ async def test_snapshots_are_listed_by_boot(past: Past, size: tuple[int, int]) -
         ):
             assert words in text
         assert text.index("This boot") < text.index("An earlier boot") < text.index("torn.toml")
+        assert text.count("torn.toml") == 1
         await press(pilot, "down")
         await wait_for(pilot, lambda: "of change" in shown(app))
 
@@ -332,3 +335,13 @@ async def test_help_and_palette_know_the_snapshots(past: Past) -> None:
         await wait_for(pilot, lambda: "Before you reboot" in shown(app))
         await press(pilot, "enter")
         await wait_for(pilot, lambda: isinstance(app.screen, BeforeRebootScreen))
+
+
+def test_the_screens_need_no_home() -> None:
+    lines = (
+        "import pathlib",
+        "def homeless(*_): raise RuntimeError",
+        "pathlib.Path.home = homeless",
+        "import gpudoctor.app",
+    )
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, timeout=60)

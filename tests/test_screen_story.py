@@ -262,7 +262,8 @@ async def test_no_login_where_the_store_holds_nothing() -> None:
     def never() -> LiveTarget:
         raise AssertionError("asked for a target")
 
-    assert await looked_back(never) == (None, "", False)
+    async with looked_back(never) as told:
+        assert told == (None, "", False)
 
 
 # making it last

@@ -49,14 +49,14 @@ from gpudoctor.snapshots.epochs import epoch
 from gpudoctor.snapshots.store import machine_folder, save
 from gpudoctor.snapshots.telling import worth_telling
 from gpudoctor.story import after_audit, look
-from gpudoctor.story_reads import Look
-from gpudoctor.story_values import CAP, plain
+from gpudoctor.story.reads import Look
+from gpudoctor.story.values import CAP, plain
 from gpudoctor.transaction_script import Places
 
 CASES = sorted((Path(__file__).parent / "stories").glob("*.toml"))
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 SWAP = Path("/proc/sys/vm/swappiness").read_text().strip()
-ID = "20260101-000000-00000a"
+ID, CLONES = "20260101-000000-00000a", "20260102-000000-00000b"
 
 
 def machine_id() -> str:
@@ -327,6 +327,20 @@ async def test_another_machine_under_the_name_is_told_nothing_of(places: Places)
     assert await look(here(), places) is None
 
 
+async def test_a_clone_of_the_machine_id_is_no_boot_of_this_host(places: Places) -> None:
+    machine = machine_id()
+    kept(boot=BOOT)
+    clone = AuditResult(
+        "root@gpu2", "root", Identity("gpu2", machine, "b2"), taken="2026-01-02T00:00:00+00:00"
+    )
+    save(clone, Kind.AFTER, CLONES)
+    steps = (swap("999", SWAP),)
+    record = PlanRecord(CLONES, "root@gpu2", "bob", machine, "b2", clone.taken, steps)
+    path = machine_folder(machine, here().label) / f"{CLONES}.plan.toml"
+    path.write_bytes(plans.dump(record))
+    assert await look(here(), places) is None
+
+
 async def test_a_damaged_record_is_no_story_of_its_own(places: Places) -> None:
     kept(swap("999", SWAP))
     path = next(machine_folder(machine_id(), here().label).glob("*.plan.toml"))
@@ -375,6 +389,11 @@ def told(fate: Fate = Fate.UNKNOWN, **more: Any) -> Told:
     return replace(one, **more)
 
 
+# A GPU that fell off the bus, and one that the audit's finding does not name.
+OFF_THE_BUS = (("0000:41:00.0 CAP_EXP+8.w", "5937", "(not-present: it is not on the PCI bus)"),)
+ONE_MORE = (*told().values, ("0000:61:00.0 power limit", "400.00", "(not-measured)"))
+
+
 def story_of(*some: Told) -> Story:
     head = SnapshotHead("1" * 16, Kind.AFTER, "gpu1", "root", "2026", "0", "/p", 1)
     return Story("gpu1", True, "rebooted", head, some)
@@ -399,6 +418,8 @@ def bad(*targets: str, **more: Any) -> Verdict:
         (told(), [good("a"), unknown(Reason.TIMEOUT, "x")], Fate.UNKNOWN, "why"),
         (told(), [], Fate.UNKNOWN, "why"),
         (told(), [bad("0000:c1:00.0"), good("x", targets=("0000:41:00.0",))], Fate.KEPT, "good"),
+        (told(values=OFF_THE_BUS), [good("fine", targets=("0000:01:00.0",))], Fate.UNKNOWN, "why"),
+        (told(values=ONE_MORE), [good("fine", targets=("0000:41:00.0",))], Fate.UNKNOWN, "why"),
         (told(Fate.LOST), [good("fine")], Fate.LOST, "why"),
         (told(Fate.KEPT), [bad()], Fate.KEPT, "why"),
         (

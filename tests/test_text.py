@@ -15,6 +15,7 @@ from gpudoctor.text import REPLACEMENT, clean, one_line
         ("\u202eevil\u2066".encode(), f"{REPLACEMENT}evil{REPLACEMENT}"),
         ("\x9b31m\x7f".encode(), f"{REPLACEMENT}31m{REPLACEMENT}"),
         (b"\x00\r", REPLACEMENT * 2),
+        ("a\udcff", f"a{REPLACEMENT}"),
     ],
 )
 def test_clean(raw: bytes, text: str) -> None:

@@ -12,6 +12,7 @@ from gpudoctor.model.before_reboot import Line, Outlook, Topic
 from gpudoctor.model.pending import Outcome, Pending, PendingTold
 from gpudoctor.model.plan import Transaction
 from gpudoctor.probes.gpu import GPUS
+from gpudoctor.shell import quote
 from gpudoctor.text import one_line
 
 _SHOWN = 6
@@ -52,7 +53,10 @@ def _transaction(one: Transaction, kept: set[str]) -> Line:
         return Line(Topic.TUNINGS, Outlook.READY, said, read=seen)
     said = f"Set until the reboot, and nothing of ours sets it again: {named}"
     todo = "Apply it again after the reboot, or make it last where it has a lasting form"
-    again = (f"gpudoctor rollback {one.id}", f"gpudoctor fix {' '.join(left)} --persist")
+    again = (
+        f"gpudoctor rollback {one.id}",
+        f"gpudoctor fix {' '.join(map(quote, left))} --persist",
+    )
     return Line(Topic.TUNINGS, Outlook.LOST, said, todo, again, seen)
 
 

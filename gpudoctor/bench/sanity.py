@@ -7,6 +7,7 @@ _LEAST = 40
 # Text repeated over and over packs to almost nothing; text at random hardly packs at all.
 _PACKED_LOW, _PACKED_HIGH = 0.12, 0.95
 _LEAST_WORDLIKE = 0.7
+_LEAST_TEXTS, _FEW = 4, 0.2
 
 
 def rubbish(text: str) -> bool:
@@ -22,10 +23,14 @@ def rubbish(text: str) -> bool:
 
 
 def spoiled(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether most texts were language before, and most are none after."""
-    return not _mostly_rubbish(before) and _mostly_rubbish(after)
+    """Return whether nearly all texts were language before, and nearly none is after.
+
+    An engine that always wrote what is no language (random weights) is no concern of ours.
+    """
+    was, now = _rubbish_share(before), _rubbish_share(after)
+    return was is not None and now is not None and was <= _FEW and now >= 1 - _FEW
 
 
-def _mostly_rubbish(texts: Sequence[str]) -> bool:
+def _rubbish_share(texts: Sequence[str]) -> float | None:
     told = [text for text in texts if len(text) >= _LEAST]
-    return bool(told) and sum(map(rubbish, told)) * 2 > len(told)
+    return sum(map(rubbish, told)) / len(told) if len(told) >= _LEAST_TEXTS else None

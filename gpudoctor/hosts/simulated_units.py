@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 _FOLDERS = ("/etc/systemd/system", "/run/systemd/transient", "/usr/lib/systemd/system")
 _SOCKET = "/run/systemd/private"
 _LATENCY = "/dev/cpu_dma_latency"
-_HOLDS = re.compile(r"exec 3>/dev/cpu_dma_latency; printf (0x[0-9a-f]{8}) >&3; sleep infinity &")
+_HOLDS = re.compile(
+    r"exec 3>/dev/cpu_dma_latency && printf (0x[0-9a-f]{8}) >&3 && \{ sleep infinity & \}"
+)
 # What a unit's name stands in, in others' files, and what that makes them of it.
 _REVERSE = {"RequiredBy": "Requires", "BoundBy": "BindsTo", "ConsistsOf": "PartOf"}
 _NOT_BOOTED = "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
 
 
 def _systemctl(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> Output:
-    """`start`, `stop`, `enable`, `disable`, `is-active [-q]`, `show -p PROPERTY…` of one unit;
-    `is-system-running`, `daemon-reload`.
+    """`start`, `stop`, `enable`, `disable`, `show -p PROPERTY…` of one unit; `is-active [-q]` of
+    some; `is-system-running`, `daemon-reload`.
     """
     words, properties, quiet = _arguments(argv)
     if words == ["is-system-running"]:
@@ -33,17 +35,26 @@ def _systemctl(machine: "SimulatedMachine", argv: Sequence[str], stdin: str) -> 
         return Output("running\n" if runs else "offline\n", exit=int(not runs))
     if words == ["daemon-reload"]:
         return Output() if _SOCKET in machine.files else Output(err=_NOT_BOOTED, exit=1)
-    if len(words) != 2 or words[0] not in _VERBS and words[0] not in {"is-active", "show"}:
+    if words[:1] == ["is-active"] and len(words) > 1:
+        return _is_active(machine, words[1:], quiet)
+    if len(words) != 2 or words[0] not in _VERBS and words[0] != "show":
         raise NotSimulated(f"systemctl {' '.join(argv)}")
     if _SOCKET not in machine.files:
         return Output(err=_NOT_BOOTED, exit=1)
     unit = words[1] if "." in words[1] else f"{words[1]}.service"
     if words[0] == "show":
         return Output("".join(f"{p}={_property(machine, unit, p)}\n" for p in properties))
-    if words[0] == "is-active":
-        state = _property(machine, unit, "ActiveState")
-        return Output("" if quiet else f"{state}\n", exit=0 if state == "active" else 3)
     return _VERBS[words[0]](machine, unit)
+
+
+def _is_active(machine: "SimulatedMachine", units: Sequence[str], quiet: bool) -> Output:
+    """Print each unit's state; 0 where one of them is active."""
+    if _SOCKET not in machine.files:
+        return Output(err=_NOT_BOOTED, exit=1)
+    named = [unit if "." in unit else f"{unit}.service" for unit in units]
+    states = [_property(machine, unit, "ActiveState") for unit in named]
+    told = "" if quiet else "".join(f"{state}\n" for state in states)
+    return Output(told, exit=0 if "active" in states else 3)
 
 
 def _arguments(argv: Sequence[str]) -> tuple[list[str], list[str], bool]:

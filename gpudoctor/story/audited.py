@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpudoctor.model import Finding, Status
+from gpudoctor.model import Finding, Reason, Status
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.story import Fate, Story, Told
 
@@ -28,9 +28,19 @@ def _settled(one: Told, findings: Sequence[Finding]) -> Told:
         fate = Fate.OVERRIDDEN if one.lasts else Fate.LOST
         return replace(one, fate=fate, why=f"the audit finds it again: {_said(issue)}")
     kept = next((f for f in mine if f.status is Status.GOOD), None)
-    if kept is None or unread:
+    if kept is None or unread or _left_out(one, mine):
         return one
     return replace(one, fate=Fate.KEPT, why=f"the audit finds it good: {_said(kept)}")
+
+
+def _left_out(one: Told, findings: Sequence[Finding]) -> bool:
+    """Return whether a value is of a thing that is absent, or that no finding names but others."""
+    targets = {target for finding in findings for target in finding.verdict.targets}
+    told = {name for name, _, _ in one.values if any(target in name for target in targets)}
+    return any(
+        now.startswith(f"({Reason.NOT_PRESENT}") or (told and name not in told and now[:1] == "(")
+        for name, _, now in one.values
+    )
 
 
 def _file_alone(one: Told, issue: Finding | None) -> Told:

@@ -1,6 +1,6 @@
 """One quick look at a host, over one login: who it is, its transactions, the values that were set.
 
-All of it is three jobs beside each other: on a slow machine each job costs several processes.
+All of it is four jobs beside each other: on a slow machine each job costs several processes.
 
 Nothing that can hang a sick GPU is run: what nvidia-smi would tell is left to the audit.
 """
@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from gpudoctor.capture import read_texts
 from gpudoctor.fixes import conflicts, reads_of
@@ -31,20 +32,18 @@ from gpudoctor.model.error import HostUnreachable
 from gpudoctor.model.plan import Transaction
 from gpudoctor.model.story import KeptStep
 from gpudoctor.shell import quote, read_files
-from gpudoctor.story_values import CAP, Answer, Plain, plain
+from gpudoctor.story.values import CAP, Answer, Plain, plain
 from gpudoctor.transaction import journals
 from gpudoctor.transaction_script import Places
 
-_WHO = (
-    "echo $(cat /proc/sys/kernel/random/boot_id /etc/machine-id 2>/dev/null; "
-    "sed 's/ .*//' /proc/uptime)"
-)
+_WHO = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/uptime")
 _FORMS = (
     ("boot", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
     ("machine", re.compile(r"[0-9a-f]{32}")),
     ("uptime", re.compile(r"\d+\.\d+")),
 )
 _LIMIT_SECONDS = 10.0
+_BESIDE = 2
 _CHUNK = 40_000
 _UNITS = "/etc/systemd/system/"
 # What a plain user reads as root does; other read texts would take "not allowed" for a value.
@@ -88,13 +87,13 @@ async def look_at(shell: LiveShell, steps: Sequence[KeptStep], places: Places) -
     told, files, answers = await asyncio.gather(
         journals(shell, places) if root else _nobody(),
         _files(shell, quick),
-        _answers(shell, [_WHO, *slow, *starts.values(), *units.values()]),
+        _answers(shell, [*slow, *starts.values(), *units.values()]),
     )
     got: dict[str, Answer] = {text: how.value(files) for text, how in quick.items()} | answers
     values = {c: {n: got[text] for n, text in named.items()} for c, named in items.items()}
     return Look(
         shell.user,
-        *_who(answers[_WHO]),
+        *_who(files),
         told,
         values | _left(steps, items, root),
         {c: start for c, text in starts.items() if (start := _started(c, got[text]))},
@@ -187,17 +186,23 @@ async def _nobody() -> None:
     """Return that only root reads the journals."""
 
 
-def _who(told: Answer) -> tuple[str, str, float]:
+def _who(files: Mapping[str, bytes | Unknown]) -> tuple[str, str, float]:
     """Return boot id, machine id and uptime in seconds. Raises HostUnreachable."""
-    if isinstance(told, Unknown):
-        raise HostUnreachable(f"the host could not be read: {told}")
-    found = {kind: word for word in told.split() for kind, form in _FORMS if form.fullmatch(word)}
+    told = [files[path] for path in _WHO]
+    if all(isinstance(raw, Unknown) for raw in told):
+        raise HostUnreachable(f"the host could not be read: {str(told[0])}")
+    words = [raw.split()[0].decode("ascii", "replace") for raw in told if _holds(raw)]
+    found = {kind: word for word in words for kind, form in _FORMS if form.fullmatch(word)}
     return found.get("boot", ""), found.get("machine", ""), float(found.get("uptime", "0"))
+
+
+def _holds(raw: bytes | Unknown) -> TypeGuard[bytes]:
+    return isinstance(raw, bytes) and bool(raw.split())
 
 
 async def _files(shell: LiveShell, quick: Mapping[str, Plain]) -> dict[str, bytes | Unknown]:
     """Return the bytes of the files, hundreds of them by one process."""
-    paths = list(dict.fromkeys(path for how in quick.values() for path in how.paths))
+    paths = list(dict.fromkeys((*_WHO, *(path for how in quick.values() for path in how.paths))))
     found: dict[str, bytes | Unknown] = {}
     for answers in await asyncio.gather(*(_read(shell, some) for some in _chunks(paths))):
         found |= answers
@@ -227,4 +232,8 @@ def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:
 
 
 async def _answers(shell: LiveShell, texts: Sequence[str]) -> dict[str, Answer]:
-    return await read_texts(shell, list(dict.fromkeys(texts))) if texts else {}
+    """Ask in a few jobs beside each other: within one, texts wait for each other."""
+    each = list(dict.fromkeys(texts))
+    shares = [share for at in range(_BESIDE) if (share := each[at::_BESIDE])]
+    told = await asyncio.gather(*(read_texts(shell, share) for share in shares))
+    return {text: answer for some in told for text, answer in some.items()}

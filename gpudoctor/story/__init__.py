@@ -13,15 +13,15 @@ from gpudoctor.hosts.target import LiveTarget, Target
 from gpudoctor.model import Change, OwnFile, Status
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.plan import Transaction
-from gpudoctor.model.snapshot import SnapshotHead
+from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.model.story import Fate, KeptStep, PlanRecord, Story, Told
 from gpudoctor.snapshots.catalog import all_heads, load_head, reached
 from gpudoctor.snapshots.epochs import Applied, Epoch, counted, epoch, others
 from gpudoctor.snapshots.plans import records_in
 from gpudoctor.snapshots.store import machine_folder
 from gpudoctor.snapshots.telling import Seen, is_news, tell, worth_telling
-from gpudoctor.story_audited import after_audit as after_audit
-from gpudoctor.story_reads import Look, look_at, overriding
+from gpudoctor.story.audited import after_audit as after_audit
+from gpudoctor.story.reads import Look, look_at, overriding
 from gpudoctor.text import one_line
 from gpudoctor.transaction_script import PLACES, Places
 
@@ -46,7 +46,8 @@ async def looking(target: Target, places: Places = PLACES) -> AsyncGenerator[Sto
         yield None
         return
     heads = [head for some in known.values() for head in some]
-    steps = _steps(_near(heads, [one for folder in known for one in records_in(folder)]))
+    records = [one for folder, some in known.items() for one in _records(folder, some)]
+    steps = _steps(_near(heads, records))
     shell = await open_shell(target)
     try:
         yield await _looked(shell, target.label, steps, known, places)
@@ -68,11 +69,16 @@ async def _looked(
     folder = machine_folder(seen.machine_id, label)
     if folder not in known or not seen.boot_id:  # another machine answers to this name
         return None
-    return await _story(shell, label, seen, known[folder], records_in(folder))
+    records = _records(folder, known[folder])
+    return await _story(shell, label, seen, known[folder], records)
 
 
 def _known(label: str) -> dict[Path, list[SnapshotHead]]:
-    """Return the snapshots of the machines once reached by a name, by folder, newest first."""
+    """Return the snapshots of the machines once reached by a name, by folder, newest first.
+
+    Clones may share a machine id, and so a folder: another name counts where the hostname is one
+    that was read under this name.
+    """
     try:
         heads = reached(all_heads()[0], label)
     except Refusal:
@@ -80,20 +86,35 @@ def _known(label: str) -> dict[Path, list[SnapshotHead]]:
     found: dict[Path, list[SnapshotHead]] = {}
     for head in heads:
         found.setdefault(Path(head.path).parent, []).append(head)
-    return found
+    return {folder: _of_one(label, some) for folder, some in found.items()}
+
+
+def _of_one(label: str, heads: Iterable[SnapshotHead]) -> list[SnapshotHead]:
+    """Return the snapshots of the host of a name, among those of its clones."""
+    heads = list(heads)
+    names = {head.identity.hostname for head in heads if head.label == label} - {""}
+    return [head for head in heads if head.label == label or head.identity.hostname in names]
+
+
+def _records(folder: Path, heads: Iterable[SnapshotHead]) -> list[PlanRecord]:
+    """Return the records in a folder of the transactions on the host that these are of."""
+    labels = {head.label for head in heads}
+    return [record for record in records_in(folder) if one_line(record.label) in labels]
 
 
 def _near(heads: Iterable[SnapshotHead], records: Sequence[PlanRecord]) -> list[PlanRecord]:
     """Return the records that may count: of the last two boots seen, and what lasts with its own.
 
-    One of the two is the boot of the story, whichever boot the host is in.
+    One of them is the boot of the story, whichever boot the host is in: two with those that were
+    only seen as they began, and two without, which `epoch` passes over.
     """
-    by_folder: dict[Path, dict[str, None]] = {}
+    seen: dict[tuple[Path, bool], dict[str, None]] = {}
     for head in heads:
-        boots = by_folder.setdefault(Path(head.path).parent, {})
-        if head.identity.boot_id and len(boots) < 2:
-            boots[head.identity.boot_id] = None
-    near = {boot for boots in by_folder.values() for boot in boots}
+        for every in (True, head.kind is Kind.BOOT):
+            boots = seen.setdefault((Path(head.path).parent, every), {})
+            if head.identity.boot_id and len(boots) < 2:
+                boots[head.identity.boot_id] = None
+    near = {boot for boots in seen.values() for boot in boots}
     steps = [step for one in records for step in one.steps]
     lasting = {step.check for step in steps if any(item.lasting for item in step.items)}
     return [one for one in records if one.boot_id in near or lasting & {s.check for s in one.steps}]
