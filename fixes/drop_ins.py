@@ -110,7 +110,11 @@ def latency_unit(change: LatencyHold, name: str) -> OwnFile:
         change,
         name,
         "tuned.service",
-        ["Type=exec", f"ExecStart=/bin/sh -ec '{held} && exec sleep infinity'", "Restart=on-failure"],
+        [
+            "Type=exec",
+            f"ExecStart=/bin/sh -ec '{held} && exec sleep infinity'",
+            "Restart=on-failure",
+        ],
     )
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.cli_rig import arguments, machine
 from tests.decode_rig import decode_server
-from tests.lab_vm import lab
+from tests.lab_vm import lab, own_lab
 
-__all__ = ["arguments", "decode_server", "lab", "machine", "no_timer_left", "own_state"]
+__all__ = ["arguments", "decode_server", "lab", "machine", "no_timer_left", "own_lab", "own_state"]
 
 
 @pytest.fixture(autouse=True)

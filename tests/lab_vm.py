@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,24 +78,43 @@ def image() -> Path | None:
     return image if (image / "disk.qcow2").exists() else None
 
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Start the VM (about 10 s) and stop it after the last test."""
+@contextmanager
+def started(run: Path, **env: str) -> Iterator[Lab]:
+    """Give a VM of one's own, started in a folder with options of run.sh, and stop it."""
     found = image()
     if found is None:
         why = "no lab image: build one with tests/lab/build.sh .lab, or name it in $GPUDOCTOR_LAB"
         if os.environ.get("CI") == "true":
             pytest.fail(why)
         pytest.skip(why)
-    run = tmp_path_factory.mktemp("lab")
-    started = subprocess.run(
-        [SCRIPTS / "run.sh", found, run], capture_output=True, text=True, timeout=400
+    made = subprocess.run(
+        [SCRIPTS / "run.sh", found, run],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env=os.environ | env,
     )
-    if started.returncode:
-        pytest.fail(f"the lab VM did not start: {started.stderr[-2000:]}")
+    if made.returncode:
+        pytest.fail(f"the lab VM did not start: {made.stderr[-2000:]}")
+    vm = Lab(run / "ssh_config")
     try:
-        started_lab = Lab(run / "ssh_config")
-        yield started_lab
-        started_lab.leave()
+        yield vm
+        vm.leave()
     finally:
         subprocess.run([SCRIPTS / "stop.sh", run], capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Give the VM that all share (started in about 10 s) until the last test."""
+    with started(tmp_path_factory.mktemp("lab")) as vm:
+        yield vm
+
+
+@pytest.fixture
+def own_lab(tmp_path: Path) -> Iterator[Lab]:
+    """Give a VM of the test's own, which it may reboot or spoil."""
+    run = tmp_path / "own-lab"
+    run.mkdir()
+    with started(run) as vm:
+        yield vm

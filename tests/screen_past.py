@@ -1,7 +1,8 @@
 """What was: snapshots, a story and a diff for the screens' tests, without a host or a reboot."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -114,15 +115,16 @@ class Past:
         monkeypatch.setattr("gpudoctor.screens.recollect._look_at", lambda _: self.look)
         monkeypatch.setattr("gpudoctor.story.after_audit", self._settled)
         monkeypatch.setattr("gpudoctor.comparing.compared", self._compared)
-        monkeypatch.setattr("gpudoctor.snapshots.diff.diff", self._diffed)
+        monkeypatch.setattr("gpudoctor.comparing.differing", self._diffed)
 
-    async def look(self) -> Story | None:
+    @asynccontextmanager
+    async def look(self) -> AsyncIterator[Story | None]:
         """Tell the story once the gate is open."""
         await self.gate.wait()
         self.asked.append("look")
         if self.fault is not None:
             raise self.fault
-        return self.story
+        yield self.story
 
     def _settled(self, story: Story, result: AuditResult) -> Story:
         return self.settle(story)

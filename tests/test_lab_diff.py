@@ -1,8 +1,6 @@
 """A diff across a real boot: the same machine, with a card pulled and another command line."""
 
 import asyncio
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from gpudoctor.model.snapshot import Kind
 from gpudoctor.report_diff import sentence
 from gpudoctor.snapshots.diff import diff
 from gpudoctor.snapshots.store import save
-from tests.lab_vm import SCRIPTS, Lab, image
+from tests.lab_vm import Lab, started
 
 PULLED = "0000:41:00.0"
 WORD = "mitigations=off"
@@ -31,21 +29,11 @@ def test_a_pulled_card_and_another_command_line_are_told(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     before = save(audited(lab), Kind.MANUAL)
-    found = image()
-    assert found is not None
     run = tmp_path / "other"
     run.mkdir()
-    env = os.environ | {"LAB_ONE_GPU": "1", "LAB_APPEND": WORD}
-    try:
-        subprocess.run(
-            [SCRIPTS / "run.sh", found, run], check=True, env=env, timeout=400, capture_output=True
-        )
-        other = Lab(run / "ssh_config")
+    with started(run, LAB_ONE_GPU="1", LAB_APPEND=WORD) as other:
         other.settle()
         after = audited(other)
-        other.leave()
-    finally:
-        subprocess.run([SCRIPTS / "stop.sh", run], capture_output=True, timeout=60)
     told = diff(compared(before), compared(after))
     assert told.old.identity.machine_id == told.new.identity.machine_id
     assert any("booted anew" in remark for remark in told.remarks)

@@ -55,6 +55,12 @@ BEFORE = ["60", "100", "[always] madvise never", "schedutil", "schedutil", "2", 
 SET = ["10", "77", "always [madvise] never", "powersave", "powersave", "dummy", "5", "10"]
 
 
+@pytest.fixture
+def lab(own_lab: Lab) -> Lab:
+    """Have a VM of this test's own: it is rebooted."""
+    return own_lab
+
+
 @pytest.fixture(autouse=True)
 def _as_before(lab: Lab) -> Iterator[None]:
     yield

@@ -1,16 +1,14 @@
 """PCI registers, link and sleep states, and interrupts on the lab's kernel; lspci is the judge."""
 
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
 from gpudoctor.model import Change, PciBits, Sysfs
 from gpudoctor.model.plan import Plan, State
 from tests.lab_change import applied, cleaned, killed_at_every_line, plan_on, undone, values
-from tests.lab_vm import SCRIPTS, Lab, image
+from tests.lab_vm import Lab
 
 GPUS = ("0000:21:00.0", "0000:41:00.0")
 PORTS = ("0000:20:00.0", "0000:40:00.0")
@@ -187,18 +185,6 @@ def test_interrupts_move_but_for_those_the_kernel_manages(lab: Lab) -> None:
     assert lab.run(f"cat {' '.join(paths)}").split() == [before.split()[0], "1"]
     assert undone(lab, plan) is State.UNDONE
     assert lab.run(f"cat {' '.join(paths)}") == before
-
-
-@pytest.fixture
-def own_lab(lab: Lab, tmp_path: Path) -> Iterator[Lab]:
-    """Start a VM of the test's own, where there is an image: lockdown stays until a reboot."""
-    found = image()
-    assert found is not None
-    subprocess.run([SCRIPTS / "run.sh", found, tmp_path], check=True, capture_output=True)
-    try:
-        yield Lab(tmp_path / "ssh_config")
-    finally:
-        subprocess.run([SCRIPTS / "stop.sh", tmp_path], capture_output=True, timeout=60)
 
 
 def test_a_kernel_that_locks_down_refuses_and_nothing_is_half_written(own_lab: Lab) -> None:

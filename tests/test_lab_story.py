@@ -40,6 +40,12 @@ VALUES = (
 )
 
 
+@pytest.fixture
+def lab(own_lab: Lab) -> Lab:
+    """Have a VM of this test's own: it is rebooted."""
+    return own_lab
+
+
 @pytest.fixture(autouse=True)
 def _as_before(lab: Lab) -> Iterator[None]:
     before = lab.run(VALUES)
