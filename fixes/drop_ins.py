@@ -104,7 +104,7 @@ def registers_unit(change: PciBits) -> OwnFile | None:
 
 
 def latency_unit(change: LatencyHold, name: str) -> OwnFile:
-    """Return the unit that holds the CPU latency from boot on: a process that keeps the file open."""
+    """Return the unit that holds the CPU latency from boot on, by a process with the file open."""
     held = f"exec 3>/dev/cpu_dma_latency && printf 0x{change.microseconds:08x} >&3"
     return _boot_unit(
         change,

@@ -25,8 +25,9 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
     def reads(self, change: LatencyHold) -> dict[str, str]:
         """Return the read text, and those of the aggregate in µs, of systemd and of the unit."""
         return {
-            _DEVICE: f"systemctl -q is-active {_UNIT} {_AT_BOOT} && echo $(test $({_AGGREGATE}) -le "
-            f"{change.microseconds} && echo held || echo held in vain) || echo not held",
+            _DEVICE: f"systemctl -q is-active {_UNIT} {_AT_BOOT} && "
+            f"echo $(test $({_AGGREGATE}) -le {change.microseconds} && "
+            "echo held || echo held in vain) || echo not held",
             "aggregate": _AGGREGATE,
             "systemd": "systemctl is-system-running || :",
             "unit": f"systemctl show -p Description {_UNIT} || :",
@@ -48,7 +49,8 @@ class LatencyHoldMechanism(Mechanism[LatencyHold]):
         unit = now["unit"]
         if unit != f"Description={_UNIT}":
             said = unit.partition("=")[2] if isinstance(unit, str) else str(unit)
-            return f"there already is a unit {_UNIT} ({said}): start that one, or stop and remove it first"
+            known = f"there already is a unit {_UNIT} ({said})"
+            return f"{known}: start that one, or stop and remove it first"
         return ""
 
     def wanted(self, change: LatencyHold, before: Values) -> dict[str, str]:
