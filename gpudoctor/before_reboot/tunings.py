@@ -46,7 +46,9 @@ def _transaction(one: Transaction, kept: set[str]) -> Line:
         both = (f"gpudoctor confirm {one.id}", f"gpudoctor rollback {one.id}")
         return Line(Topic.TUNINGS, Outlook.LOOK, said, "Keep it or take it back first", both, seen)
     if one.lasting:
-        return Line(Topic.TUNINGS, Outlook.READY, f"Made to last: {named}", read=seen)
+        return Line(
+            Topic.TUNINGS, Outlook.READY, f"Made to last, by its journal: {named}", read=seen
+        )
     left = [check for check in dict.fromkeys(one.checks) if check not in kept]
     if not left:
         said = f"Set for this boot, and made to last by another transaction: {named}"
