@@ -296,3 +296,12 @@ def test_settings_without_a_configuration(home: Path) -> None:
     assert (settings.user, settings.port, settings.host) == (getpass.getuser(), 22, "gpu1")
     assert settings.user_known_hosts[0] == home / ".ssh/known_hosts"
     assert settings.known_as == "gpu1"
+
+
+def test_a_user_without_a_home_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", none)
+    with pytest.raises(HostUnreachable, match="this user has none: set HOME"):
+        SshTransport("gpu1")

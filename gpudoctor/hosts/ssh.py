@@ -74,13 +74,17 @@ class SshTransport:
     def __init__(self, login: str, ssh_config: str | Path | None = None) -> None:
         """Take `[user@]host[:port]` and a configuration file instead of ~/.ssh/config.
 
-        Raises WrongUsage for a login that cannot be read.
+        Raises WrongUsage for a login that cannot be read, HostUnreachable for a user without home.
         """
         self._login = parse_login(login)
         self._config = Path(ssh_config) if ssh_config is not None else None
         self._connections: list[SSHClientConnection] = []
         self.label = login
-        self.known_hosts_file = Path("~/.ssh/known_hosts").expanduser()
+        try:
+            self.known_hosts_file = Path("~/.ssh/known_hosts").expanduser()
+        except RuntimeError as error:
+            what = "SSH keeps the keys of known hosts in a home directory, and this user has none"
+            raise HostUnreachable(f"{what}: set HOME") from error
 
     async def connect(self) -> None:
         """Log in, once. Raises HostUnreachable or UnknownHostKey, with one sentence."""
