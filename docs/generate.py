@@ -10,6 +10,7 @@ from gpudoctor.report_before_reboot import before_reboot_schema
 from gpudoctor.report_bench_json import bench_schema
 from gpudoctor.report_diff_json import diff_schema
 from gpudoctor.report_json import audit_schema
+from gpudoctor.report_prove import proof_schema
 from gpudoctor.report_snapshots_json import snapshot_schemas
 from gpudoctor.report_story import story_schemas
 
@@ -25,6 +26,7 @@ def pages() -> dict[str, str]:
         "snapshot-diff": diff_schema(),
         "before-reboot": before_reboot_schema(),
         "bench": bench_schema(),
+        "prove": proof_schema(),
         **story_schemas(),
     }
     made = {f"schema/{n}.json": json.dumps(s, indent=2) + "\n" for n, s in schemas.items()}

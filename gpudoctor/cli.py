@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
+from gpudoctor.cli_bench_parser import add_bench_options, add_prove_options
 from gpudoctor.cli_fault import complain, drop_untaken, fault_sentence, traced
 from gpudoctor.cli_snapshot_parser import add_snapshot_verbs, run_snapshot
 from gpudoctor.cli_verbs import (
@@ -19,6 +20,7 @@ from gpudoctor.cli_verbs import (
     fix_verb,
     plan_verb,
     probes_verb,
+    prove_verb,
     record_verb,
     rollback_verb,
     status_verb,
@@ -40,17 +42,6 @@ examples:
 exit codes: 0 nothing to act on, or done; 1 issues, or refused (also: not kept, and taken back);
 2 wrong usage; 3 incomplete or unreachable; 4 failed and undone (also: nobody confirmed in time);
 5 undo incomplete, or not known what stands
-"""
-_FIGURES = """\
-TTFT     from just before the request is written on an open connection, to its first text
-TPOT     (last text - first text) / (tokens - those of the first text); the server's own count
-floor    lower quartile of the requests' TPOT, which is judged: noise only ever slows
-typical  median of the requests' TPOT; one stream's tok/s is 1 / typical, without TTFT
-gaps     between two pieces of text, all requests pooled; a piece may hold several tokens
-spread   coefficient of variation between blocks of requests
-
-A verdict draws whole blocks again (97.5 % interval) and claims only what lies beyond 2 %, or beyond
-what two runs before differed by; a quick run only what lies beyond 10 %.
 """
 _CHECKS = "its best fix, or alternative N of those that `plan` names"
 _TIMER = (
@@ -197,21 +188,10 @@ def _reading_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _measuring_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     bench = _verb(verbs, "bench", bench_verb, "measure how fast the engine there decodes")
-    bench.formatter_class = argparse.RawDescriptionHelpFormatter
-    bench.epilog = _FIGURES
-    bench.add_argument("--full", action="store_true", help="minutes: small changes can be told")
-    bench.add_argument("--url", metavar="URL", help="this engine; else found by its process")
-    bench.add_argument(
-        "--api-key-env", metavar="NAME", help="the variable here that holds its API key"
-    )
-    bench.add_argument("--streams", default="1,8", metavar="N,…", help="at a time (default: 1,8)")
-    bench.add_argument(
-        "--on-busy", default="refuse", choices=("refuse", "mark"), help="where others use it too"
-    )
-    bench.add_argument(
-        "--fresh", action="store_true", help="choose the output length anew, not as the last run"
-    )
-    bench.add_argument("--json", action="store_true", help="as JSON; docs/schema/bench.json")
+    add_bench_options(bench)
+    prove = _verb(verbs, "prove", prove_verb, "what each fix does to it, by turning it on and off")
+    prove.add_argument("checks", nargs="+", metavar="CHECK[:N]", help=_CHECKS)
+    add_prove_options(prove)
 
 
 def _writing_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -3,26 +3,23 @@
 import argparse
 import asyncio
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
 from gpudoctor.bench.figures import figures
 from gpudoctor.bench.measure import Wish, engine_of, fits, measure_engine
-from gpudoctor.bench.run import Progress
 from gpudoctor.bench.standing import standing
 from gpudoctor.bench.verdict import compare
 from gpudoctor.cli_ask import columns
+from gpudoctor.cli_measure import Meter, wish_of
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.bench import BenchRun, Comparison, Serving
 from gpudoctor.model.ceiling import Ceiling
-from gpudoctor.model.error import WrongUsage
 from gpudoctor.report_bench import plain
 from gpudoctor.report_ceiling import bars
 from gpudoctor.snapshots.benchmarks import keep_run, kept_runs
 
-_MOST_STREAMS = 64
 _INCOMPLETE = 3
 # What `ask` writes before it asks for output.
 _PROMPT_TOKENS = 64
@@ -30,12 +27,12 @@ _PROMPT_TOKENS = 64
 
 def bench_command(args: argparse.Namespace) -> int:
     """Measure the engine, keep the run, tell it beside the one before; return the exit code."""
-    wish = _wish(args)
+    wish = wish_of(args)
     result, serving = asyncio.run(engine_of(args.make_target, wish))
     earlier = _earlier(result, serving, wish)
     if earlier and not args.fresh:
         wish = _with_length(wish, earlier[-1])
-    run = asyncio.run(measure_engine(args.make_target, wish, _Meter().tell, result, serving))
+    run = asyncio.run(measure_engine(args.make_target, wish, Meter().tell, result, serving))
     told = _compared(earlier, run, wish)
     if not serving.simulated:
         keep_run(run)
@@ -46,27 +43,6 @@ def bench_command(args: argparse.Namespace) -> int:
     else:
         sys.stdout.write(plain(run, told, _bars(result, run)))
     return _INCOMPLETE if run.stopped else 0
-
-
-def _wish(args: argparse.Namespace) -> Wish:
-    return Wish(
-        url=args.url or "",
-        api_key_env=args.api_key_env or "",
-        streams=_streams(args.streams),
-        full=args.full,
-        mark=args.on_busy == "mark",
-    )
-
-
-def _streams(text: str) -> tuple[int, ...]:
-    """Return the numbers of streams, as written. Raises WrongUsage."""
-    words = text.split(",")
-    if not all(word.isascii() and word.isdecimal() for word in words):
-        raise WrongUsage(f"--streams wants numbers such as 1,8, not {text!r}")
-    found = tuple(dict.fromkeys(int(word) for word in words))
-    if not all(1 <= number <= _MOST_STREAMS for number in found):
-        raise WrongUsage(f"--streams wants numbers from 1 to {_MOST_STREAMS}")
-    return found
 
 
 def _earlier(result: AuditResult, serving: Serving, wish: Wish) -> list[BenchRun]:
@@ -98,21 +74,3 @@ def _bars(result: AuditResult, run: BenchRun) -> list[str]:
         return []
     rate = figures(level).rate
     return bars(rate, _ceiling(result, run), columns(), run.serving.simulated)
-
-
-class _Meter:
-    """The progress on a terminal: one line that is drawn again, at most four times a second."""
-
-    def __init__(self) -> None:
-        self._drawn = 0.0
-
-    def tell(self, progress: Progress) -> None:
-        """Draw where the run is."""
-        now = time.monotonic()
-        if not sys.stderr.isatty() or now - self._drawn < 0.25:
-            return
-        self._drawn = now
-        rate = "" if progress.rate is None else f"{progress.rate:7.1f} tok/s now"
-        of = f"block {progress.done + 1} of {progress.of}" if progress.of else ""
-        sys.stderr.write(f"\r\x1b[K{progress.seconds:4.0f} s  {progress.phase}  {of}  {rate}\r")
-        sys.stderr.flush()

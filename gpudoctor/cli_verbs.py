@@ -82,3 +82,10 @@ def bench_verb(args: argparse.Namespace) -> int:
     from gpudoctor.cli_bench import bench_command
 
     return bench_command(args)
+
+
+def prove_verb(args: argparse.Namespace) -> int:
+    """Give each fix a number of its own."""
+    from gpudoctor.cli_prove import prove_command
+
+    return prove_command(args)

@@ -6,7 +6,7 @@ from gpudoctor.bench.figures import figures
 from gpudoctor.model.bench import BenchRun, Comparison, Figures, Judgement
 from gpudoctor.text import one_line
 
-_SIMULATED = "SIMULATED: the demo host's engine is made up; these are no measurements"
+SIMULATED = "SIMULATED: the demo host's engine is made up; these are no measurements"
 
 
 def plain(run: BenchRun, comparison: Comparison | None = None, bars: Sequence[str] = ()) -> str:
@@ -35,7 +35,7 @@ def _head(run: BenchRun) -> list[str]:
         f"{kind} run {run.id}, {run.taken}: {blocks} blocks, {run.tokens_asked} tokens a request, "
         f"temperature 0, client {run.path}",
     ]
-    return [_SIMULATED, *lines] if serving.simulated else lines
+    return [SIMULATED, *lines] if serving.simulated else lines
 
 
 def level_lines(told: Figures) -> list[str]:

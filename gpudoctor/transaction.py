@@ -8,7 +8,7 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpudoctor.formats.bulk import parse_files
 from gpudoctor.hosts.root_shell import (
@@ -164,18 +164,23 @@ async def _reach(target: Target, seconds: float) -> LiveShell | SimulatedShell:
 
 
 async def clean(
-    target: Target, forget: bool = False, places: Places = PLACES
+    target: Target,
+    forget: bool = False,
+    places: Places = PLACES,
+    only: Collection[str] | None = None,
 ) -> tuple[list[str], list[Transaction]]:
     """Remove what is ours from the target and return what went, and what stays since it stands.
 
-    With `forget` the transactions that stand go too, their changes stay and cannot be undone.
-    Takes a target that is not connected. Raises Refusal, also while a timer may still undo one.
+    `only` names those that may go. With `forget` the transactions that stand go too, their changes
+    stay and cannot be undone. Takes a target that is not connected. Raises Refusal, also while a
+    timer may still undo one.
     """
     known = await transactions(target, places)
     waits = next((t.id for t in known if t.timer is not None), "")
     if forget and waits:
         raise Refusal(f"{waits} waits to be confirmed: confirm it, or roll it back first", 1)
-    going = {t.id: t.state for t in known if forget or not t.stands}
+    mine = [t for t in known if only is None or t.id in only]
+    going = {t.id: t.state for t in mine if forget or not t.stands}
     shell = await open_shell(target)
     try:
         if isinstance(shell, SimulatedShell):

@@ -81,7 +81,7 @@ async def measure_engine(
     size = FULL if wish.full else QUICK
     if serving.simulated:
         size = replace(size, warm=0.0, pause=0.0)
-    async with _client(make_target, serving, wish) as (client, reached, busy):
+    async with client_beside(make_target, serving, wish) as (client, reached, busy):
         run = Run(client, serving, size, busy, tell, wish.tokens, wish.mark)
         measured = await run.measure(wish.streams)
         path = reached()
@@ -115,10 +115,13 @@ def _workers(result: AuditResult, serving: Serving) -> frozenset[int]:
 
 
 @asynccontextmanager
-async def _client(
+async def client_beside(
     make_target: Callable[[], Target], serving: Serving, wish: Wish
 ) -> AsyncIterator[tuple[Client, Callable[[], str], Busy]]:
-    """Yield the client beside the engine, how it was reached, and who tells of other requests."""
+    """Yield the client beside the engine, how it was reached, and who tells of other requests.
+
+    Raises Refusal or HostUnreachable.
+    """
     target = make_target()
     if isinstance(target, SimulatedTarget):
         yield SimulatedBeside(target.machine, serving), lambda: "simulated", _nobody

@@ -95,6 +95,7 @@ class Run:
         self._busy = busy
         self._tell = tell
         self._tokens = tokens
+        self._pace = 0.0
         self._mark = mark
         self._seed = 0
         self._begun = time.monotonic()
@@ -106,26 +107,51 @@ class Run:
 
         Raises Refusal where nothing could be measured.
         """
-        if (other := await self._busy()) and not self._mark:
-            raise Refusal(f"not measured: {other} (--on-busy mark measures all the same)", 1)
-        pace = await self._warm_up()
-        size = self._size
-        tokens = self._tokens or round(
-            min(max(size.request / pace, size.least_tokens), size.most_tokens)
-        )
-        self._tokens = tokens
+        await self.prepare()
         levels: list[Level] = []
         stopped = ""
         for number in streams:
-            self._phase, self._done, self._of = _phase(number), 0, size.blocks
-            blocks, stopped = await self._level(number, pace)
+            self._phase, self._done, self._of = _phase(number), 0, self._size.blocks
+            blocks, stopped = await self._level(number)
             if blocks:
                 levels.append(Level(number, tuple(blocks)))
             if stopped:
                 break
         if not levels:
             raise Refusal(f"nothing was measured: {stopped}", 3)
-        return Measured(tokens, tuple(levels), stopped)
+        return Measured(self._tokens, tuple(levels), stopped)
+
+    async def prepare(self) -> None:
+        """Warm up, and choose the output length where none was given. Raises Refusal."""
+        if (other := await self._busy()) and not self._mark:
+            raise Refusal(f"not measured: {other} (--on-busy mark measures all the same)", 1)
+        size, self._pace = self._size, await self._warm_up()
+        fitting = min(max(size.request / self._pace, size.least_tokens), size.most_tokens)
+        self._tokens = self._tokens or round(fitting)
+
+    @property
+    def tokens(self) -> int:
+        """Return the output length of each request."""
+        return self._tokens
+
+    @property
+    def block_seconds(self) -> float:
+        """Return about how long a block of one stream takes; once prepared."""
+        return self._rounds(1) * self._pace * self._tokens
+
+    def say(self, phase: str, done: int, of: int) -> None:
+        """Tell from now on that this is measured."""
+        self._phase, self._done, self._of = phase, done, of
+        self._told(None)
+
+    async def block(self, streams: int = 1) -> Block:
+        """Measure one block; once prepared."""
+        return await self._block(streams, self._rounds(streams))
+
+    def _rounds(self, streams: int) -> int:
+        if streams > 1:
+            return 1
+        return max(2, round(self._size.block / (self._pace * self._tokens)))
 
     async def _warm_up(self) -> float:
         """Return seconds per token once the last three requests agree within 2 %, or time is up."""
@@ -148,15 +174,12 @@ class Run:
             if (steady and enough) or (spent > self._size.warm and len(last) == _WARM_REQUESTS):
                 return quantile(last, 0.5)
 
-    async def _level(self, streams: int, pace: float) -> tuple[list[Block], str]:
+    async def _level(self, streams: int) -> tuple[list[Block], str]:
         """Return the blocks of one level, and why they are fewer than asked for, if so."""
-        rounds = 1
-        if streams == 1:
-            rounds = max(2, round(self._size.block / (pace * self._tokens)))
         blocks: list[Block] = []
         while len(blocks) < self._size.blocks:
             begun = time.monotonic()
-            block = await self._block(streams, rounds)
+            block = await self.block(streams)
             if block.requests and all(r.failure for r in block.requests):
                 return blocks, said(block.requests[0], self._serving)
             blocks.append(block)

@@ -21,6 +21,7 @@ _LEVEL, _DRAWS = 0.975, 2000
 _MOST_INVALID = 0.05
 _JUMP = 0.30
 _DRIFT_TAU = 0.7
+_TOO_FEW = f"so few blocks tell only changes beyond {QUICK_MARGIN:.0%}"
 
 Statistic = Callable[[Sequence[float]], float]
 
@@ -57,11 +58,16 @@ def ratio_interval(
 
 
 def compare(
-    before: Sequence[BenchRun], after: BenchRun, streams: int = 1, expected: bool = False
+    before: Sequence[BenchRun],
+    after: BenchRun,
+    streams: int = 1,
+    expected: bool = False,
+    interleaved: bool = False,
 ) -> Comparison:
     """Judge `after` against the last of `before`; an earlier one tells how well the host repeats.
 
-    `expected` says that a change between them explains a jump.
+    `expected` says that a change between them explains a jump. Where blocks of both were
+    `interleaved`, what moves all the while moves both alike, and is no concern.
     """
     base = before[-1]
     if why := not_comparable(base, after, streams):
@@ -71,12 +77,14 @@ def compare(
     margin = _margin(before, streams) if full else QUICK_MARGIN
     ratio, low, high = ratio_interval(old, new)
     typical = ratio_interval(old, new, median_of)
-    drifts = _drifts(old, new, margin)
+    drifts = [] if interleaved else _drifts(old, new, margin)
     flags = [f"drift of {move:+.1%} within the run {when}" for when, move in drifts]
     flags += _flags(base, after, ratio, expected)
     # A steady move inside a run may be the whole difference between the two.
     moving = any(abs(ratio - 1) < 2 * abs(move) for _, move in drifts)
     judgement, why = _judged(low, high, margin, flags[0] if moving else "")
+    if judgement is Judgement.SAME and not full:
+        judgement, why = Judgement.INCONCLUSIVE, _TOO_FEW
     return Comparison(
         judgement,
         ratio,

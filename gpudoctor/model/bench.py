@@ -181,3 +181,33 @@ class Comparison:
     why: str = ""
     flags: tuple[str, ...] = ()
     typical: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What one fix does by itself: blocks with it, against those without, in random order.
+
+    `failed` says why it could not be measured, if so; `comparison` is then None.
+    """
+
+    check: str
+    titles: tuple[str, ...]
+    comparison: Comparison | None = None
+    blocks: tuple[Block, ...] = ()
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Fixes turned on and off in rounds; `off` are the blocks without any, `stopped` why it ended
+    early, if it did. The host is left as it was before.
+    """
+
+    label: str
+    taken: str
+    serving: Serving
+    tokens_asked: int
+    rounds: int
+    off: tuple[Block, ...]
+    proved: tuple[Proved, ...]
+    stopped: str = ""
