@@ -6,6 +6,8 @@ from gpudoctor.bench.figures import figures
 from gpudoctor.model.bench import BenchRun, Comparison, Figures, Judgement
 from gpudoctor.text import one_line
 
+# Between blocks; above it even a full run tells only large changes.
+_NOISY = 0.03
 SIMULATED = "SIMULATED: the demo host's engine is made up; these are no measurements"
 
 
@@ -51,7 +53,8 @@ def level_lines(told: Figures) -> list[str]:
         f"  gaps       {_three(told.gap)}",
     ]
     if told.spread is not None:
-        lines.append(f"  spread     {told.spread:.1%} between blocks")
+        noisy = ": too much for small changes to be told" if told.spread > _NOISY else ""
+        lines.append(f"  spread     {told.spread:.1%} between blocks{noisy}")
     return lines
 
 

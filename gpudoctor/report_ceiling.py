@@ -29,7 +29,7 @@ def bars(
         ("roofline", ceiling.roofline, "; ".join(ceiling.assumptions)),
     )
     for name, value, said in rows:
-        lines += _row(name, value, said, scale, width, columns)
+        lines += [line.rstrip() for line in _row(name, value, said, scale, width, columns)]
     return lines
 
 
