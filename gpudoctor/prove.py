@@ -21,7 +21,7 @@ from gpudoctor.model.bench import BenchRun, Block, Level, Proof, Proved, Serving
 from gpudoctor.model.error import INCOMPLETE, Refusal
 from gpudoctor.model.plan import Plan, State, StateMoved
 from gpudoctor.plan import make_plan
-from gpudoctor.snapshots.store import note_begun, note_ended
+from gpudoctor.snapshots.store import drop_script, note_begun, note_ended
 from gpudoctor.transaction import apply, clean, undo
 
 LEAST_ROUNDS, FULL_ROUNDS, MOST_ROUNDS = 4, 8, 16
@@ -155,8 +155,8 @@ class _Proving:
         finally:
             if not arm.failed:
                 await asyncio.shield(asyncio.ensure_future(self._off(plan)))
-            elif not self._result.simulated:
-                await asyncio.to_thread(note_ended, plan)
+            else:
+                await asyncio.to_thread(self._forget, plan)
 
     async def _on(self, plan: Plan) -> str:
         """Apply a plan; return why that did not hold, where the target has taken it back."""
@@ -186,8 +186,13 @@ class _Proving:
                 f"{plan.id} could not be taken back whole: `gpudoctor rollback {plan.id}`",
                 INCOMPLETE,
             )
+        await asyncio.to_thread(self._forget, plan)
+
+    def _forget(self, plan: Plan) -> None:
+        """Leave nothing of a turn that is over in our own store."""
         if not self._result.simulated:
-            await asyncio.to_thread(note_ended, plan)
+            note_ended(plan)
+            drop_script(plan)
 
     async def tidy(self) -> None:
         """Remove the turns from the target: all of them are over."""

@@ -74,6 +74,12 @@ def keep_script(plan: Plan) -> Path:
     return path
 
 
+def drop_script(plan: Plan) -> None:
+    """Remove the copy: what it did was taken back, and is of no more use."""
+    with contextlib.suppress(OSError):
+        (machine_folder(plan.machine_id, plan.label) / f"{plan.id}.sh").unlink()
+
+
 def note_begun(plan: Plan) -> None:
     """Note that a transaction is watched from here; the note outlives a killed client."""
     write_whole(_note(plan.machine_id, plan.label, plan.id), b"")
