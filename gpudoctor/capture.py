@@ -19,9 +19,9 @@ Captured = Mapping[Change, Mapping[str, str | Unknown]]
 Answer = str | Unknown
 
 # R TEXT prints one line: "=value", "+" where it has several lines, or "?complaint". Each text runs
-# in a shell of its own, so that none can end or change the next.
+# in a subshell of its own, so that none can end or change the next.
 _READ = (
-    "n=$(printf '\\n.'); n=${n%.}; R() { if o=$(sh -c \"$1\" 2>/dev/null </dev/null); then case $o "
+    "n=$(printf '\\n.'); n=${n%.}; R() { if o=$(eval \"$1\" 2>/dev/null </dev/null); then case $o "
     'in *"$n"*) echo +;; *) printf \'=%s\\n\' "$o";; esac; else '
     'printf \'?%s\\n\' "$(sh -c "$1" 2>&1 >/dev/null </dev/null | tail -n 1)"; fi; }; '
 )

@@ -8,7 +8,7 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpudoctor.formats.bulk import parse_files
 from gpudoctor.hosts.root_shell import (
@@ -20,6 +20,7 @@ from gpudoctor.hosts.root_shell import (
 )
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import parse, steps_of, tell
+from gpudoctor.model import Unknown
 from gpudoctor.model.error import HostUnreachable, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Plan, State, StateMoved, Transaction
 from gpudoctor.plan import default_operator
@@ -40,6 +41,7 @@ from gpudoctor.transaction_watch import NO_SCRIPT, Moves, Watch, runs_text
 
 # A transaction with its steps: check and title of each.
 Journaled = tuple[Transaction, tuple[tuple[str, str], ...]]
+Files = Mapping[str, bytes | Unknown]
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CHUNK = 60_000
@@ -224,16 +226,19 @@ def in_order(told: Iterable[Transaction]) -> list[Transaction]:
 
 
 async def _told(shell: LiveShell, places: Places) -> list[Transaction]:
-    return [one for one, _ in (await journals(shell, places)).values()]
+    return [one for one, _ in (await journals(shell, places))[0].values()]
 
 
-async def journals(shell: LiveShell, places: Places = PLACES) -> dict[str, Journaled]:
-    """Return each transaction there by its id, with its steps. Raises HostUnreachable.
+async def journals(
+    shell: LiveShell, places: Places = PLACES, beside: Sequence[str] = ()
+) -> tuple[dict[str, Journaled], Files]:
+    """Return each transaction there by its id, with its steps, and files read in the same job.
 
-    Takes root's shell, opened.
+    Takes root's shell, opened, and the paths of those files. Raises HostUnreachable.
     """
     # Whether one runs is asked before its journal is read: what is gone has said its last word.
-    text = f"{_look_text(places)}; {read_files([_BOOT_ID, places.journal('*')], _JOURNAL_CAP)}"
+    paths = dict.fromkeys((_BOOT_ID, places.journal("*"), *beside))
+    text = f"{_look_text(places)}; {read_files(list(paths), _JOURNAL_CAP)}"
     answer = await shell.run(text, _ALL_CAP, _LOOK_SECONDS)
     if answer.lost is not None:
         raise HostUnreachable(f"the transactions could not be read: {answer.lost.detail}")
@@ -243,15 +248,17 @@ async def journals(shell: LiveShell, places: Places = PLACES) -> dict[str, Journ
     armed = {name for word, name in words if word == "armed"}
     uptime = next((float(value) for word, value in words if word == "up"), 0.0)
     files = parse_files(answer.stdout, answer.stderr)
-    boot = files.pop(_BOOT_ID, b"")
+    boot = files.get(_BOOT_ID, b"")
     boot_id = boot.decode("ascii", "replace").strip() if isinstance(boot, bytes) else ""
-    raws = {path.split("/")[-2]: raw for path, raw in files.items() if isinstance(raw, bytes)}
+    whose = {places.journal(name): name for word, name in words if word == "has"}
+    raws = {whose[path]: raw for path, raw in files.items() if path in whose}
     found = {}
     for name in (name for word, name in words if word == "has" and ID.fullmatch(name)):
-        lines = parse(raws.get(name, b""))
+        raw = raws.get(name, b"")
+        lines = parse(raw if isinstance(raw, bytes) else b"")
         told = tell(name, lines, boot_id, uptime, name in running, name in armed)
         found[name] = told, steps_of(lines)
-    return found
+    return found, {path: files[path] for path in beside if path in files}
 
 
 def _look_text(places: Places) -> str:

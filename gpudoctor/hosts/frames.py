@@ -84,13 +84,16 @@ def frame_limit(cap: int, err_cap: int) -> int:
 def decode_body(body: bytes) -> tuple[bytes, str, int]:
     """Return output, complaints (safe text) and exit code of a frame's body. Raises ValueError.
 
-    The body is the output's base64, a newline, `=`, and the base64 of `complaints:exit`.
+    The body is the output's base64, a newline, `=`, and the base64 of `complaints:exit`, or `:exit`
+    as it is.
     """
     at = 0 if body.startswith(b"=") else body.find(b"\n=") + 1
     if at == 0 and not body.startswith(b"="):
         raise ValueError("a damaged frame")
     try:
-        complaints, _, code = clean(base64.b64decode(body[at + 1 :])).rstrip("\n").rpartition(":")
+        last = body[at + 1 :]
+        said = last if last.startswith(b":") else base64.b64decode(last)
+        complaints, _, code = clean(said).rstrip("\n").rpartition(":")
         return base64.b64decode(memoryview(body)[:at]), complaints, int(code)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"a damaged frame ({error})") from error

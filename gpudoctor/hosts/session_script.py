@@ -16,12 +16,15 @@ BOOT = (
     'while IFS= read -r l<&8;do eval "$l";done;Q;}'
 )
 
-# J id limit out-cap err-cap wrapper cmd. The frame: "\nMARK id start end length\n", then the body:
-# base64 of the output, "=", base64 of "stderr:exit". Times are seconds of uptime.
+# J id limit out-cap err-cap how cmd. The frame: "\nMARK id start end length\n", then the body:
+# base64 of the output, "=", base64 of "stderr:exit", or that as it is where nothing was said.
+# Times are seconds of uptime. Processes are few: a slow machine starts thirty a second.
 _JOB = (
     'J(){ ( read a _ </proc/uptime; o=$( { e=$( { { { $5 "$2" sh -c "$6" 2>&5 5>&- 6>&- 9>&- 8>&-; '
     'echo ":$?" >&5; } | head -c "$3" | base64 >&6; } 5>&1 9>&- 8>&-; } '
-    '| tail -c "$4" | base64 ); printf \'=%s\' "$e"; } 6>&1 ); read b _ </proc/uptime; '
+    '| tail -c "$4" ); case $e in :[0-9]|:[0-9][0-9]|:[0-9][0-9][0-9]) ;; '
+    '*) e=$(printf %s "$e" | base64);; esac; printf \'=%s\' "$e"; } 6>&1 ); '
+    "read b _ </proc/uptime; "
     "read _ <&9; printf '\\n%s %s %s %s %s\\n%s' "
     '"$GPD" "$1" "$a" "$b" "${#o}" "$o"; echo >&9 ) & }'
 )
@@ -38,9 +41,14 @@ _QUIT = (
     "[ $s = TERM ] && sleep 0.2; done; exit 0; }"
 )
 
-_FIRM = "timeout -k 1"
-# Not ours to kill: another mark, and no -k: nvidia-smi killed on a sick GPU can freeze the host.
-_GENTLE = "env -u GPD GPG=$GPD timeout"
+# F: firmly. G: not ours to kill: another mark, and no -k: nvidia-smi killed on a sick GPU can
+# freeze the host. It runs in a pipe's own process, which alone forgets the first mark.
+_HOW = 'F(){ timeout -k 1 "$@"; }; G(){ g=$GPD; unset GPD; GPG=$g timeout "$@"; }'
+# Sets u to our effective user id by no process.
+_UID = (
+    "while read -r k _ u _;do case $k in Uid:)break;;esac;done 2>/dev/null </proc/self/status;"
+    '[ "$k" = Uid: ]||u=$(id -u)'
+)
 
 
 def prelude() -> str:
@@ -50,13 +58,15 @@ def prelude() -> str:
             "export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"
             '"$PATH"',
             "echo >&9",
+            _HOW,
             _JOB,
             _QUIT,
             "trap '' HUP",
             "read M _ </proc/self/stat",
             "m=,; for t in base64 grep head id tail timeout; "
             "do command -v $t >/dev/null || m=$m$t,; done",
-            'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "$(id -u || echo -)" "$m"',
+            _UID,
+            'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "${u:--}" "$m"',
             "",
         )
     )
@@ -66,9 +76,8 @@ def job(number: int, command: str, limit: float, cap: int, err_cap: int, gentle:
     """Return the line that starts one job; `command` is one line of sh."""
     if "\n" in command:
         raise ValueError("a job is one line")
-    wrapper = _GENTLE if gentle else _FIRM
     limits = f"{limit:g} {cap + 1} {err_cap}"
-    return f'J {number} {limits} "{wrapper}" {shlex.quote(command)}\n'
+    return f"J {number} {limits} {'G' if gentle else 'F'} {shlex.quote(command)}\n"
 
 
 class Sudo(Enum):
@@ -112,14 +121,12 @@ def boot(mark: str, prompt: Prompt | None = None) -> str:
     With a prompt it first says on stderr that it is ready, so that no password is sent to it.
     """
     ready = f'printf "ready%%{prompt.nonce}" >&2;' if prompt else ""
-    return f"{ready}exec env GPD={mark} sh -c {shlex.quote(BOOT)}"
+    return f"{ready}export GPD={mark};exec sh -c {shlex.quote(BOOT)}"
 
 
-_AS_USER = 'exec sh -c "$0"'
+_AS_USER = 'eval "$0"'
 # The very command is tried first: sudoers may allow some commands and no shell. sudo may hang.
-_AS_ROOT = (
-    'if timeout 8 sudo -n sh -c : 2>/dev/null;then exec sudo -n sh -c "$0";fi;exec sh -c "$0"'
-)
+_AS_ROOT = 'if timeout 8 sudo -n sh -c : 2>/dev/null;then exec sudo -n sh -c "$0";fi;eval "$0"'
 
 
 def boot_command(inner: str, sudo: Sudo, prompt: Prompt | None = None) -> str:
@@ -133,5 +140,5 @@ def boot_command(inner: str, sudo: Sudo, prompt: Prompt | None = None) -> str:
         Sudo.QUIET: _AS_ROOT,
         Sudo.PASSWORD: f'exec sudo -S -p {asking.text} sh -c "$0"',
     }[sudo]
-    first = f'if [ "$(id -u)" = 0 ];then {_AS_USER};fi;{become}'
+    first = f'{_UID};if [ "$u" = 0 ];then {_AS_USER};else {become};fi'
     return f"exec sh -c {shlex.quote(first)} {shlex.quote(inner)}"

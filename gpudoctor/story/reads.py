@@ -1,6 +1,6 @@
 """One quick look at a host, over one login: who it is, its transactions, the values that were set.
 
-All of it is four jobs beside each other: on a slow machine each job costs several processes.
+All of it is two or three jobs beside each other: on a slow machine each costs several processes.
 
 Nothing that can hang a sick GPU is run: what nvidia-smi would tell is left to the audit.
 """
@@ -29,11 +29,10 @@ from gpudoctor.model import (
     Unknown,
 )
 from gpudoctor.model.error import HostUnreachable
-from gpudoctor.model.plan import Transaction
 from gpudoctor.model.story import KeptStep
 from gpudoctor.shell import quote, read_files
 from gpudoctor.story.values import CAP, Answer, Plain, plain
-from gpudoctor.transaction import journals
+from gpudoctor.transaction import Journaled, journals
 from gpudoctor.transaction_script import Places
 
 _WHO = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/uptime")
@@ -70,7 +69,7 @@ class Look:
     boot_id: str
     machine_id: str
     uptime: float
-    told: Mapping[str, tuple[Transaction, tuple[tuple[str, str], ...]]] | None
+    told: Mapping[str, Journaled] | None
     values: Mapping[Change, Mapping[str, Answer]]
     starts: Mapping[Change, tuple[str, float]] = field(default_factory=dict)
     units: Mapping[OwnFile, str] = field(default_factory=dict)
@@ -84,9 +83,8 @@ async def look_at(shell: LiveShell, steps: Sequence[KeptStep], places: Places) -
     quick = {text: how for text in texts if (how := plain(text)) is not None}
     starts, units = _start_texts(items, steps), _unit_texts(items)
     slow = [text for text in texts if text not in quick]
-    told, files, answers = await asyncio.gather(
-        journals(shell, places) if root else _nobody(),
-        _files(shell, quick),
+    (told, files), answers = await asyncio.gather(
+        _files(shell, quick, places if root else None),
         _answers(shell, [*slow, *starts.values(), *units.values()]),
     )
     got: dict[str, Answer] = {text: how.value(files) for text, how in quick.items()} | answers
@@ -182,10 +180,6 @@ def _unit_texts(items: Iterable[Change]) -> dict[OwnFile, str]:
     }
 
 
-async def _nobody() -> None:
-    """Return that only root reads the journals."""
-
-
 def _who(files: Mapping[str, bytes | Unknown]) -> tuple[str, str, float]:
     """Return boot id, machine id and uptime in seconds. Raises HostUnreachable."""
     told = [files[path] for path in _WHO]
@@ -200,13 +194,30 @@ def _holds(raw: bytes | Unknown) -> TypeGuard[bytes]:
     return isinstance(raw, bytes) and bool(raw.split())
 
 
-async def _files(shell: LiveShell, quick: Mapping[str, Plain]) -> dict[str, bytes | Unknown]:
-    """Return the bytes of the files, hundreds of them by one process."""
+async def _files(
+    shell: LiveShell, quick: Mapping[str, Plain], places: Places | None
+) -> tuple[dict[str, Journaled] | None, dict[str, bytes | Unknown]]:
+    """Return the bytes of the files, hundreds of them by one process, and root's journals.
+
+    Without places only the files are read: nobody but root may read a journal.
+    """
     paths = list(dict.fromkeys((*_WHO, *(path for how in quick.values() for path in how.paths))))
-    found: dict[str, bytes | Unknown] = {}
-    for answers in await asyncio.gather(*(_read(shell, some) for some in _chunks(paths))):
+    first, *others = _chunks(paths)
+    (told, found), more = await asyncio.gather(
+        _first(shell, first, places), asyncio.gather(*(_read(shell, some) for some in others))
+    )
+    for answers in more:
         found |= answers
-    return found
+    return told, found
+
+
+async def _first(
+    shell: LiveShell, paths: Sequence[str], places: Places | None
+) -> tuple[dict[str, Journaled] | None, dict[str, bytes | Unknown]]:
+    if places is None:
+        return None, await _read(shell, paths)
+    told, files = await journals(shell, places, paths)
+    return told, dict(files)
 
 
 async def _read(shell: LiveShell, paths: Sequence[str]) -> dict[str, bytes | Unknown]:
