@@ -15,7 +15,7 @@ from gpudoctor.checks.runtime_packages import (
     torch_cuda,
     torch_version,
 )
-from gpudoctor.checks.runtime_servers import flags_of, label, model_of, per_server, where
+from gpudoctor.checks.runtime_servers import flags_of, label, per_server, where
 from gpudoctor.checks.runtime_speed import baseline, cuda_graph, tp_topology
 from gpudoctor.formats.proc_maps import Mapped
 from gpudoctor.formats.serving import Server
@@ -32,6 +32,7 @@ from gpudoctor.model import (
     issue,
     unknown,
 )
+from gpudoctor.probes.model_config import model_of
 from gpudoctor.probes.nccl import ranks_of
 from gpudoctor.probes.server_packages import MAPPED
 from gpudoctor.probes.serving import SERVERS

@@ -28,13 +28,6 @@ def where(server: Server) -> str:
     )
 
 
-def model_of(server: Server) -> str:
-    """Return the model as it was given on the command line, or an empty string."""
-    flags = flags_of(server)
-    named = flags.get("model-path", "model", "model-id", "m", "hf-repo")
-    return named or (flags.positional[0] if flags.positional else "")
-
-
 def env_of(server: Server) -> Mapping[str, str] | Verdict:
     """Return a server's environment, or the verdict that it is not known."""
     if isinstance(server.env, Unknown):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from gpudoctor.checks.runtime_servers import flags_of, model_of, per_server
+from gpudoctor.checks.runtime_servers import flags_of, per_server
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.launch_flags import Flags
 from gpudoctor.formats.serving import Server
@@ -21,6 +21,7 @@ from gpudoctor.model import (
     issue,
     unknown,
 )
+from gpudoctor.probes.model_config import model_of
 from gpudoctor.probes.nccl import TOPOLOGY, ranks_of
 from gpudoctor.probes.pci import GPU_FUNCTIONS, PciFunction
 from gpudoctor.probes.server_metrics import DECODE_SPEED, DecodeSpeed

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from gpudoctor.fixes.by_hand import Recipe
 from gpudoctor.fixes.mechanism import Seen
+from gpudoctor.formats.boot_entries import Loader, loader_in_use
 from gpudoctor.model import KernelArguments, Worked
 from gpudoctor.shell import quote
 
@@ -48,16 +49,13 @@ class CmdlineRecipe(Recipe[KernelArguments]):
         words = set(cmdline.split())
         if words.issuperset(change.add) and not words.intersection(change.remove):
             return f"the kernel was booted with that already: {cmdline}"
-        loader = now["loader"]
+        info = now["loader"]
+        loader = loader_in_use(info if isinstance(info, str) else "", cmdline)
         made: Worked | str
-        if isinstance(loader, str) and "systemd-boot" in loader:
+        if loader is Loader.SYSTEMD_BOOT:
             made = _systemd_boot(change, now)
-        elif "BOOT_IMAGE=" in cmdline and now["grubby"] == "yes":
-            made = _grubby(change)
-        elif "BOOT_IMAGE=" in cmdline:
-            made = _grub(change, now)
-        elif "initrd=\\" in cmdline:
-            made = _systemd_boot(change, now)
+        elif loader is Loader.GRUB:
+            made = _grubby(change) if now["grubby"] == "yes" else _grub(change, now)
         else:
             return "which boot loader is in use there does not show: add the words by its own means"
         return made if isinstance(made, str) else replace(made, caution=change.caution)
