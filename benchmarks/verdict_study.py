@@ -6,13 +6,15 @@ line), then study as often as wanted:
     python benchmarks/verdict_study.py record http://127.0.0.1:18080 PID series.jsonl --phases 21
     python benchmarks/verdict_study.py study series.jsonl
 
-`record` runs full phases of eight blocks one after another (A, the real A/A runs), and between them
-blocks while the server is really slowed down by 5 % and 10 % (it is stopped for a share of every
-40 ms). `study` draws 1,000 pairs of windows of eight neighbouring blocks from them.
+`record` runs full phases of eight blocks one after another (A, the real A/A runs), and after every
+second one while the server is really slowed down by 10 % or 5 % (it is stopped for a share of every
+40 ms). `study` judges each phase by the one, two or three A before it, and 1,000 times windows of
+eight neighbouring blocks: the next ones, or any.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import subprocess
@@ -24,40 +26,45 @@ from pathlib import Path
 from gpudoctor.bench.beside import open_beside
 from gpudoctor.bench.figures import tpots, variation
 from gpudoctor.bench.run import FULL, Run
-from gpudoctor.bench.verdict import FULL_BLOCKS, compare, floor_of
+from gpudoctor.bench.verdict import FULL_BLOCKS, compare, floor_of, spread
 from gpudoctor.hosts.local import LocalTransport
 from gpudoctor.hosts.target import LiveTarget
-from gpudoctor.model.bench import BenchRun, Block, Judgement, Level, Request, Serving
+from gpudoctor.model.bench import BenchRun, Block, Level, Request, Serving
 
 SLOW = Path(__file__).parents[1] / "tests" / "decode_server" / "slow.py"
 PAIRS = 1000
+BEFORE = (1, 2, 3)
+STEADY = 0.02
 TOKENS = 128
 Series = dict[str, list[list[list[float]]]]
+Pair = tuple[list[BenchRun], BenchRun]
 
 
 async def _nobody() -> str:
     return ""
 
 
-async def phase(url: str, model: str) -> list[list[float]]:
-    """Return the times per token of one full phase, block by block."""
+async def phase(url: str, model: str, tokens: int) -> tuple[int, list[list[float]]]:
+    """Return the output length and the times per token of one full phase, block by block."""
     serving = Serving("llama.cpp", url, model)
     target = LiveTarget(LocalTransport())
     async with open_beside(target, serving) as beside:
-        run = Run(beside, serving, FULL, _nobody, lambda progress: None, TOKENS)
+        run = Run(beside, serving, FULL, _nobody, lambda progress: None, tokens)
         measured = await run.measure((1,))
-    return [tpots(block) for block in measured.levels[0].blocks]
+    return measured.tokens, [tpots(block) for block in measured.levels[0].blocks]
 
 
 def record(url: str, pid: int, path: Path, phases: int, model: str) -> None:
-    """Append each phase to the file as it ends: A always, after every third a slowed one."""
+    """Append each phase to the file as it ends: A always, after every second a slowed one."""
+    tokens = 0
     for number in range(phases):
-        keep(path, "A", asyncio.run(phase(url, model)))
-        if number % 3 == 2:
-            percent = 5 if number % 2 else 10
+        tokens, blocks = asyncio.run(phase(url, model, tokens))
+        keep(path, "A", blocks)
+        if number % 2:
+            percent = 10 if number % 4 == 1 else 5
             slow = subprocess.Popen([sys.executable, SLOW, str(pid), str(percent), "600"])
             try:
-                keep(path, f"+{percent}", asyncio.run(phase(url, model)))
+                keep(path, f"+{percent}", asyncio.run(phase(url, model, tokens))[1])
             finally:
                 slow.terminate()
                 slow.wait()
@@ -84,56 +91,76 @@ def _request(pace: float) -> Request:
 
 
 def study(path: Path) -> None:
-    """Print how often each judgement comes of windows of the recorded series."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    """Print how often each judgement comes of phases and of windows of the recorded series."""
     series: Series = {}
-    for row in rows:
+    real = []
+    before: list[BenchRun] = []
+    for row in map(json.loads, path.read_text().splitlines()):
         series.setdefault(row["what"], []).append(row["blocks"])
-    real = [
-        compare([as_run(one)], as_run(other)).judgement
-        for one, other in zip(series["A"], series["A"][1:], strict=False)
-    ]
-    told("A/A, phase after phase, run for real", real)
+        run = as_run(row["blocks"])
+        real += [
+            (row["what"], runs, run) for some in BEFORE if (runs := before[-some:])[some - 1 :]
+        ]
+        before += [run] if row["what"] == "A" else []
+    for what, some in itertools.product(sorted(series), BEFORE):
+        told(
+            f"{what} for real, {some} before",
+            [(b, a) for w, b, a in real if (w, len(b)) == (what, some)],
+        )
+    quiet = [block for blocks in series["A"] for block in blocks]
     chance = random.Random(1)
-    flat = [block for blocks in series["A"] for block in blocks]
-    drawn = [_windows(chance, flat) for _ in range(PAIRS)]
-    told("A/A, resampled", [compare([as_run(a)], as_run(b)).judgement for a, b in drawn])
-    for what in sorted(series.keys() - {"A"}):
-        slow = [block for blocks in series[what] for block in blocks]
-        pairs = [(_window(chance, flat), _window(chance, slow)) for _ in range(PAIRS // 2)]
-        for quiet in (False, True):
-            some = [p for p in pairs if not quiet or max(map(_spread, p)) <= 0.02]
-            name = f"{what} %" + (", windows with a spread of at most 2 %" if quiet else "")
-            told(name, [compare([as_run(a)], as_run(b)).judgement for a, b in some])
+    for some in BEFORE:
+        told(
+            f"A resampled, {some} before, next", [_next(chance, quiet, some) for _ in range(PAIRS)]
+        )
+        told(f"A resampled, {some} before, any", [_any(chance, quiet, some) for _ in range(PAIRS)])
+        for what in sorted(series.keys() - {"A"}):
+            slow = [block for blocks in series[what] for block in blocks]
+            pairs = [
+                (_runs(chance, quiet, some), _runs(chance, slow, 1)[0]) for _ in range(PAIRS // 3)
+            ]
+            told(f"{what} resampled, {some} before", pairs)
+            steady = [p for p in pairs if max(map(_spread, (*p[0], p[1]))) <= STEADY]
+            told(f"{what} resampled, {some} before, spread at most {STEADY:.0%}", steady)
 
 
-def _spread(blocks: Sequence[Sequence[float]]) -> float:
-    return variation([floor_of(block) for block in blocks]) or 0.0
+def _spread(run: BenchRun) -> float:
+    return spread(run.levels[0].blocks) or 0.0
 
 
-def _window(chance: random.Random, blocks: list[list[float]]) -> list[list[float]]:
-    at = chance.randrange(len(blocks) - FULL_BLOCKS + 1)
-    return blocks[at : at + FULL_BLOCKS]
+def _cut(blocks: Sequence[list[float]], at: int) -> BenchRun:
+    return as_run(blocks[at : at + FULL_BLOCKS])
 
 
-def _windows(
-    chance: random.Random, blocks: list[list[float]]
-) -> tuple[list[list[float]], list[list[float]]]:
-    """Return two windows that share no block."""
-    while True:
-        first, second = (chance.randrange(len(blocks) - FULL_BLOCKS + 1) for _ in range(2))
-        if abs(first - second) >= FULL_BLOCKS:
-            return (
-                blocks[first : first + FULL_BLOCKS],
-                blocks[second : second + FULL_BLOCKS],
-            )
+def _runs(chance: random.Random, blocks: Sequence[list[float]], some: int) -> list[BenchRun]:
+    """Return so many neighbouring windows."""
+    at = chance.randrange(len(blocks) - some * FULL_BLOCKS + 1)
+    return [_cut(blocks, at + FULL_BLOCKS * each) for each in range(some)]
 
 
-def told(name: str, judgements: Sequence[Judgement]) -> None:
+def _next(chance: random.Random, blocks: Sequence[list[float]], some: int) -> Pair:
+    *before, after = _runs(chance, blocks, some + 1)
+    return before, after
+
+
+def _any(chance: random.Random, blocks: Sequence[list[float]], some: int) -> Pair:
+    """Return neighbouring windows, and one that shares no block with them."""
+    length = some * FULL_BLOCKS
+    at = chance.randrange(len(blocks) - length + 1)
+    free = [
+        other
+        for other in range(len(blocks) - FULL_BLOCKS + 1)
+        if other >= at + length or other + FULL_BLOCKS <= at
+    ]
+    before = [_cut(blocks, at + FULL_BLOCKS * each) for each in range(some)]
+    return before, _cut(blocks, chance.choice(free))
+
+
+def told(name: str, pairs: Sequence[Pair]) -> None:
     """Print one row of the table."""
-    count = Counter(judgements)
-    shares = ", ".join(f"{j} {n / len(judgements):.1%}" for j, n in count.most_common())
-    print(f"{name} ({len(judgements)}): {shares}")
+    count = Counter(compare(before, after).judgement for before, after in pairs)
+    shares = ", ".join(f"{j} {n / len(pairs):.1%}" for j, n in count.most_common())
+    print(f"{name} ({len(pairs)}): {shares}", flush=True)
 
 
 def main() -> None:

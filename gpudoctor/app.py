@@ -17,12 +17,13 @@ from gpudoctor.model.finding import Panel
 from gpudoctor.screens.audit import FIRST_STYLES, AuditScreen
 from gpudoctor.screens.board import Draws
 from gpudoctor.screens.choice import toggled, way_of
+from gpudoctor.screens.measuring import Measuring
 from gpudoctor.screens.messages import PanelAsked, PlanAsked
-from gpudoctor.screens.storytelling import Storytelling
 from gpudoctor.screens.themes import THEMES, first_theme
 
 if TYPE_CHECKING:
     from gpudoctor.hosts.target import Target
+    from gpudoctor.screens.bench import BenchScreen
     from gpudoctor.screens.palette import DoctorCommands
     from gpudoctor.screens.plan import PlanScreen
     from gpudoctor.screens.snapshots import SnapshotsScreen
@@ -48,7 +49,13 @@ def _snapshots_screen() -> "SnapshotsScreen":
     return SnapshotsScreen()
 
 
-class GpuDoctor(Storytelling):
+def _bench_screen() -> "BenchScreen":
+    from gpudoctor.screens.bench import BenchScreen
+
+    return BenchScreen()
+
+
+class GpuDoctor(Measuring):
     """gpudoctor's screen on one host."""
 
     TITLE = "gpudoctor"
@@ -57,12 +64,13 @@ class GpuDoctor(Storytelling):
         "audit": AuditScreen,
         "plan": _plan_screen,
         "snapshots": _snapshots_screen,
+        "bench": _bench_screen,
     }
     DEFAULT_MODE = "audit"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-high")]
-    COMMANDS = Storytelling.COMMANDS | {_commands}
+    COMMANDS = Measuring.COMMANDS | {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "1", "mode('audit')", "Audit", show=False, id="app.audit", tooltip="The ten panels"
@@ -82,6 +90,14 @@ class GpuDoctor(Storytelling):
             show=False,
             id="app.snapshots",
             tooltip="What was, and what differs",
+        ),
+        Binding(
+            "4",
+            "mode('bench')",
+            "Benchmark",
+            show=False,
+            id="app.bench",
+            tooltip="How fast the engine decodes",
         ),
         Binding("r", "reaudit", "Re-audit", id="app.reaudit", tooltip="Read the host anew"),
         Binding(
@@ -224,7 +240,7 @@ class GpuDoctor(Storytelling):
             return
         await self._leave()
 
-    async def _left(self, yes: bool | None) -> None:
+    async def _left(self, yes: bool | str | None) -> None:
         applying = self.board.applying
         if yes and applying is not None:
             from gpudoctor.screens.ask import leaving_words

@@ -106,7 +106,7 @@ def command(args: argparse.Namespace, verb: str, *words: str) -> str:
     """Return the command line to type for this host."""
     options = vars(args)
     line = ["gpudoctor"]
-    for name in ("host", "ssh_config"):
+    for name in ("host", "container", "ssh_config"):
         if options.get(name):
             line += [f"--{name.replace('_', '-')}", options[name]]
     line += ["--ask-sudo"] if options.get("ask_sudo") else []

@@ -3,10 +3,11 @@
 import argparse
 import asyncio
 import sys
+from functools import partial
 
 from gpudoctor.audit import run_audit
 from gpudoctor.before_reboot import READERS, page
-from gpudoctor.cli_ask import columns, write_text
+from gpudoctor.cli_ask import columns, command, write_text
 from gpudoctor.model import Panel, Reason, Unknown
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import HostUnreachable, Refusal, WrongUsage
@@ -20,7 +21,7 @@ def before_reboot_command(args: argparse.Namespace) -> int:
     if args.panel:
         raise WrongUsage("--before-reboot reads all panels: leave --panel out")
     result = asyncio.run(run_audit(args.make_target(), Panel, READERS))
-    told = page(result, known_transactions(args, result))
+    told = page(result, known_transactions(args, result), partial(command, args))
     if args.json:
         sys.stdout.write(before_reboot_json(told))
     elif args.markdown:

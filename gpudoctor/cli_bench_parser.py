@@ -9,9 +9,13 @@ floor    lower quartile of the requests' TPOT, which is judged: noise only ever 
 typical  median of the requests' TPOT; one stream's tok/s is 1 / typical, without TTFT
 gaps     between two pieces of text, all requests pooled; a piece may hold several tokens
 spread   coefficient of variation between blocks of requests
+wake-up  by how much sleeps of 2 ms on the host are too long, before the warm-up: how fast an idle
+         CPU answers, not how fast decode is; improved or worse only where three quarters of one
+         run lie beyond three quarters of the other, and the medians more than 10 % and 2 µs apart
 
-A verdict draws whole blocks again (97.5 % interval) and claims only what lies beyond 2 %, or beyond
-what two runs before differed by; a quick run only what lies beyond 10 %.
+A verdict draws whole blocks again (97.5 % interval) and claims only what lies beyond 2 %, beyond
+the most that two or three full runs before differed by, and beyond what the blocks of a run vary
+by; beyond 5 % after a single one; a quick run only what lies beyond 10 %.
 """
 
 
@@ -25,6 +29,12 @@ def add_bench_options(bench: argparse.ArgumentParser) -> None:
     bench.add_argument(
         "--fresh", action="store_true", help="choose the output length anew, not as the last run"
     )
+    bench.add_argument(
+        "--copies",
+        action="store_true",
+        help="run nvbandwidth and nccl-tests too, where they are there: they take memory on each "
+        "GPU and load the bus beside the engine",
+    )
     bench.add_argument("--json", action="store_true", help="as JSON; docs/schema/bench.json")
 
 
@@ -34,6 +44,9 @@ def add_prove_options(prove: argparse.ArgumentParser) -> None:
         "--budget", default="5m", metavar="TIME", help="about so long (30s to 60m; default: 5m)"
     )
     _add_engine(prove)
+    prove.add_argument(
+        "--keep", choices=("faster",), help="apply those that were faster then, as `fix` does"
+    )
     prove.add_argument("--yes", action="store_true", help="do not ask")
     prove.add_argument("--json", action="store_true", help="as JSON; docs/schema/prove.json")
 

@@ -9,6 +9,7 @@ from gpudoctor.bench.run import Progress
 from gpudoctor.model.error import WrongUsage
 
 _MOST_STREAMS = 64
+_CLEAR = "\r\x1b[K"
 
 
 def wish_of(args: argparse.Namespace) -> Wish:
@@ -20,6 +21,7 @@ def wish_of(args: argparse.Namespace) -> Wish:
         streams=_streams(options.get("streams", "1")),
         full=bool(options.get("full", True)),
         mark=args.on_busy == "mark",
+        copies=bool(options.get("copies", False)),
     )
 
 
@@ -35,19 +37,31 @@ def _streams(text: str) -> tuple[int, ...]:
 
 
 class Meter:
-    """The progress on a terminal: one line that is drawn again, at most four times a second."""
+    """The progress on a terminal: one line that is drawn again, at most four times a second.
 
-    def __init__(self) -> None:
+    The length of a `full` run is told before its first block, on a line that stays.
+    """
+
+    def __init__(self, full: bool = False) -> None:
         """Begin with nothing drawn."""
         self._drawn = 0.0
+        self._untold = full
 
     def tell(self, progress: Progress) -> None:
         """Draw where the run is."""
-        now = time.monotonic()
-        if not sys.stderr.isatty() or now - self._drawn < 0.25:
+        now, drawn = time.monotonic(), sys.stderr.isatty()
+        if self._untold and progress.expected is not None:
+            self._untold = False
+            left = progress.expected - progress.seconds
+            said = f"{progress.of} blocks at each number of streams: about {left:.0f} s"
+            sys.stderr.write(f"{_CLEAR if drawn else ''}{said}\n")
+        if not drawn or now - self._drawn < 0.25:
             return
         self._drawn = now
         rate = "" if progress.rate is None else f"{progress.rate:7.1f} tok/s now"
         of = f"block {progress.done + 1} of {progress.of}" if progress.of else ""
-        sys.stderr.write(f"\r\x1b[K{progress.seconds:4.0f} s  {progress.phase}  {of}  {rate}\r")
+        about = "" if progress.expected is None else f" of about {progress.expected:.0f} s"
+        sys.stderr.write(
+            f"{_CLEAR}{progress.seconds:4.0f} s{about}  {progress.phase}  {of}  {rate}\r"
+        )
         sys.stderr.flush()

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from gpudoctor.audit import run_audit
 from gpudoctor.cli_ask import REFUSED, ask, command, refuse_read_only
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.snapshot import SnapshotHead, Unreadable
 from gpudoctor.report_snapshots import count, in_words, kept_text, none_kept, rows
 from gpudoctor.snapshots.catalog import all_heads, folders, reached
+from gpudoctor.snapshots.clones import own
 from gpudoctor.snapshots.prune import (
     Kept,
     ended_by_reboot,
@@ -97,22 +99,24 @@ def _protected(args: argparse.Namespace, mine: Sequence[SnapshotHead]) -> tuple[
     if not any(head in here for head in doubtful):
         return protected, note
     try:
-        folder, standing = asyncio.run(_standing(args))
+        seen, standing = asyncio.run(_standing(args))
     except Refusal as refusal:
         return protected, f"{label} could not be asked what stands there: {refusal.sentence}"
-    told = {head.transaction for head in doubtful if Path(head.path).parent == folder}
+    folder = machine_folder(seen.identity.machine_id, seen.label)
+    there = [head for head in mine if Path(head.path).parent == folder]
+    its = own(there, seen.label, seen.identity)
+    told = {head.transaction for head in doubtful if head in its}
     return (protected - told) | (protected & standing), note
 
 
-async def _standing(args: argparse.Namespace) -> tuple[Path, set[str]]:
-    """Return the named host's folder in the store, and what an undo would still take back there.
+async def _standing(args: argparse.Namespace) -> tuple[AuditResult, set[str]]:
+    """Return who the named host is, and what an undo would still take back there.
 
     Raises Refusal where it cannot be reached, or does not let us be root.
     """
     known = await transactions(args.make_target())
     seen = await run_audit(args.make_target(), ())
-    folder = machine_folder(seen.identity.machine_id, seen.label)
-    return folder, {one.id for one in known if one.stands}
+    return seen, {one.id for one in known if one.stands}
 
 
 def _preview(going: Sequence[SnapshotHead], done: _Pruned) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gpudoctor.cli_ask import columns, command
 from gpudoctor.model.audited import AuditResult
+from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import KeptFinding, Kind, Otherwise, SnapshotHead
 from gpudoctor.recording import RecordedAudit
 from gpudoctor.report import verdict_line
@@ -23,25 +24,34 @@ def snapshot_command(args: argparse.Namespace) -> int:
 
 
 def _take(args: argparse.Namespace) -> int:
-    """Audit the host and keep it; 3 where something that should have answered did not."""
+    """Audit the host and keep it; 3 where something did not answer, or the note was not kept."""
     result = _audited(args)
     path = save(result, Kind.BOOT if args.boot else Kind.MANUAL)
-    head = find(str(path), ())
-    if args.note:
-        head = replace(head, note=set_note(head, args.note))
-    code = 3 if result.incomplete else 0
+    head, without = _noted(find(str(path), ()), args.note)
+    code = 3 if result.incomplete or without else 0
     blank = [f"nothing could be read for {panel.heading}" for panel in result.blank_panels]
     problems = [*result.problems, *blank]
     if args.json:
         from gpudoctor.report_snapshots_json import take_json
 
-        sys.stdout.write(take_json(head, code, problems))
+        sys.stdout.write(take_json(head, code, problems, without))
         return code
     print(f"{head.id}: snapshot of {head.label}, {verdict_line(result)}")
     print(head.path)
     for problem in problems:
         print(f"INCOMPLETE: {problem}")
+    if without:
+        print(f"WITHOUT ITS NOTE: {without}")
     return code
+
+
+def _noted(head: SnapshotHead, note: str) -> tuple[SnapshotHead, str]:
+    """Keep the note of a snapshot that is kept; return it with its note, or why it has none."""
+    try:
+        return replace(head, note=set_note(head, note)) if note else head, ""
+    except Refusal as refusal:
+        again = f"gpudoctor snapshot tag {head.id} NOTE"
+        return head, f"the note was not kept: {refusal.sentence}; `{again}` tries again"
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gpudoctor import __version__
 from gpudoctor.bench.verdict import compare
 from gpudoctor.model import Probe, Side
-from gpudoctor.model.audited import AuditResult, Identity
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.bench import BenchRun
 from gpudoctor.model.diff import Compared, Diff
 from gpudoctor.model.probe import Evidence
@@ -21,6 +21,8 @@ from gpudoctor.snapshots.benchmarks import kept_runs
 from gpudoctor.snapshots.catalog import find, load_head
 from gpudoctor.snapshots.compared import values
 from gpudoctor.snapshots.diff import diff
+from gpudoctor.snapshots.diff_remarks import is_same_machine
+from gpudoctor.snapshots.head import safe_identity
 from gpudoctor.text import one_line
 
 Source = SnapshotHead | Path | str | RecordedAudit | AuditResult
@@ -49,8 +51,7 @@ def differing(old: Compared, new: Compared) -> Diff:
 
 def _benchmark_moved(old: SnapshotHead, new: SnapshotHead) -> str:
     """Return how the benchmark moved between the two, in one sentence, or nothing."""
-    machine = old.identity.machine_id
-    if not machine or machine != new.identity.machine_id:
+    if not old.identity.machine_id or not is_same_machine(old, new):
         return ""
     before, after = _run_of(old), _run_of(new)
     if before is None or after is None or before.id == after.id:
@@ -65,10 +66,10 @@ def _benchmark_moved(old: SnapshotHead, new: SnapshotHead) -> str:
 
 def _run_of(head: SnapshotHead) -> BenchRun | None:
     """Return the run that tells of a snapshot's time: of its transaction, else the last by then."""
-    runs = kept_runs(head.identity.machine_id, head.label)
-    for run in runs:
+    who = head.identity
+    for run in kept_runs(who.machine_id, head.label, who.system_uuid):
         mine = head.kind is Kind.AFTER and head.transaction and run.transaction == head.transaction
-        if mine or (run.taken <= head.taken and run.boot_id == head.identity.boot_id):
+        if mine or (run.taken <= head.taken and run.boot_id == who.boot_id):
             return run
     return None
 
@@ -89,7 +90,7 @@ def _of_audit(result: AuditResult) -> Compared:
         tool=__version__,
         path="",
         size=0,
-        identity=_safe(result.identity),
+        identity=safe_identity(result.identity),
         container=one_line(str(result.container or "")),
         simulated=result.simulated,
     )
@@ -137,15 +138,11 @@ def _head(kept: RecordedAudit) -> SnapshotHead:
         tool=one_line(kept.tool),
         path="",
         size=0,
-        identity=_safe(kept.identity),
+        identity=safe_identity(kept.identity),
         transaction=one_line(kept.transaction),
         container=one_line(str(kept.container or "")),
         simulated=kept.simulated,
     )
-
-
-def _safe(who: Identity) -> Identity:
-    return Identity(**{f.name: one_line(getattr(who, f.name)) for f in fields(Identity)})
 
 
 def _safe_finding(finding: KeptFinding) -> KeptFinding:

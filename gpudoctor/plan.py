@@ -237,6 +237,7 @@ def _plan(
         tuple(dict.fromkeys(draft.already)),
         tuple(draft.by_hand),
         confirm_within if steps else 0,
+        who.system_uuid,
     )
 
 

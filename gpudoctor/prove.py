@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from gpudoctor.bench.measure import Wish, client_beside, engine_of
-from gpudoctor.bench.run import FULL, Run, Size, Tell
+from gpudoctor.bench.run import FULL, Run, Size, Tell, said
 from gpudoctor.bench.verdict import compare
+from gpudoctor.bench.waking import wake_up
+from gpudoctor.bench.witness import Kind, kind_of, pooled, witnessed
 from gpudoctor.capture import Captured
 from gpudoctor.hosts.target import Target
 from gpudoctor.model import Change, LatencyHold, Sysctl, Sysfs
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.bench import BenchRun, Block, Level, Proof, Proved, Serving
-from gpudoctor.model.error import INCOMPLETE, Refusal
+from gpudoctor.model.bench import BenchRun, Block, Level, Proof, Proved, Serving, Witness
+from gpudoctor.model.error import INCOMPLETE, HostUnreachable, Refusal
 from gpudoctor.model.plan import Plan, State, StateMoved
 from gpudoctor.plan import make_plan
 from gpudoctor.snapshots.store import drop_script, note_begun, note_ended
@@ -33,11 +35,13 @@ _AT_ONCE = "/sys/devices/system/cpu/"
 
 @dataclass(slots=True)
 class Arm:
-    """One fix and the blocks that were measured with it on."""
+    """One fix, what was measured with it on, and whether waking is what it acts on."""
 
     name: str
     titles: tuple[str, ...]
+    waking: bool = False
     blocks: list[Block] = field(default_factory=list)
+    wakes: list[Witness] = field(default_factory=list)
     failed: str = ""
 
 
@@ -61,12 +65,14 @@ def provable(result: AuditResult, captured: Captured, names: Sequence[str]) -> l
         if not plan.steps:
             raise Refusal(f"{name} has nothing to turn on there: it is so already", 1)
         if plan.by_hand or not all(acts_at_once(step.change) for step in plan.steps):
+            copied = any(kind_of(step.change) is Kind.COPIES for step in plan.steps)
             raise Refusal(
-                f"{name} does not act at once, or not on what runs: `gpudoctor bench` before and "
-                "after it tells what it does",
+                f"{name} does not act at once, or not on what runs: `gpudoctor bench"
+                f"{' --copies' if copied else ''}` before and after it tells what it does",
                 1,
             )
-        arms.append(Arm(name, tuple(step.title for step in plan.steps)))
+        waking = any(kind_of(step.change) is Kind.WAKE for step in plan.steps)
+        arms.append(Arm(name, tuple(step.title for step in plan.steps), waking))
     return arms
 
 
@@ -87,12 +93,14 @@ async def prove(
     who, serving = await engine_of(make_target, wish)
     size = replace(FULL, warm=0.0, pause=0.0) if serving.simulated else FULL
     made = _Proving(make_target, result, captured, arms)
-    async with client_beside(make_target, serving, wish) as (client, _, busy):
-        run = Run(client, serving, size, busy, tell, wish.tokens, wish.mark)
-        await run.prepare()
-        rounds = rounds_within(budget, run.block_seconds, len(arms), size)
-        stopped = await made.all_rounds(run, rounds, budget)
-    await made.tidy()
+    try:
+        async with client_beside(make_target, serving, wish) as (client, _, busy):
+            run = Run(client, serving, size, busy, tell, wish.tokens, wish.mark)
+            await run.prepare()
+            rounds = rounds_within(budget, run.block_seconds, len(arms), size)
+            stopped = await made.all_rounds(run, serving, rounds, budget)
+    finally:
+        left = await asyncio.shield(asyncio.ensure_future(made.tidy()))
     return Proof(
         label=who.label,
         taken=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -100,14 +108,24 @@ async def prove(
         tokens_asked=run.tokens,
         rounds=made.rounds,
         off=tuple(made.off),
-        proved=tuple(_proved(arm, made.off, who, serving, run.tokens) for arm in arms),
+        proved=tuple(_proved(arm, made, who, serving, run.tokens) for arm in arms),
         stopped=stopped,
+        left=left,
     )
+
+
+def seconds_for(budget: float, arms: int) -> float:
+    """Return about how long so many fixes take at least, or the budget where that is longer."""
+    return max(budget, FULL.warm + LEAST_ROUNDS * _round_seconds(FULL.block, arms))
+
+
+def _round_seconds(block: float, arms: int) -> float:
+    return (1 + arms) * block + arms * _SWITCH_SECONDS
 
 
 def rounds_within(budget: float, block: float, arms: int, size: Size) -> int:
     """Return how many rounds fit: each measures every fix once, and none once."""
-    each = (1 + arms) * block + arms * _SWITCH_SECONDS
+    each = _round_seconds(block, arms)
     return round(min(max((budget - size.warm) / each, LEAST_ROUNDS), MOST_ROUNDS))
 
 
@@ -128,8 +146,9 @@ class _Proving:
         self._begun: list[str] = []
         self.rounds = 0
         self.off: list[Block] = []
+        self.off_wakes: list[Witness] = []
 
-    async def all_rounds(self, run: Run, rounds: int, budget: float) -> str:
+    async def all_rounds(self, run: Run, serving: Serving, rounds: int, budget: float) -> str:
         """Measure rounds while there is time for one more; return why they broke off, or nothing.
 
         A slow host takes longer over its turns than was reckoned: the least number is kept.
@@ -146,7 +165,7 @@ class _Proving:
                 run.say(arm.name if arm else "without any", number, rounds)
                 block = await self._turn(run, arm)
                 if block is not None and block.requests and all(r.failure for r in block.requests):
-                    return "the engine answered no more"
+                    return f"the engine answered no more: {said(block.requests[0], serving)}"
                 if block is not None:
                     (arm.blocks if arm else self.off).append(block)
             self.rounds = number + 1
@@ -155,11 +174,15 @@ class _Proving:
     async def _turn(self, run: Run, arm: Arm | None) -> Block | None:
         """Measure one block with a fix on, or with none; None where it could not be turned on."""
         if arm is None:
+            if any(one.waking for one in self._arms):
+                self.off_wakes.append(await wake_up(self._make_target))
             return await run.block()
         within = 60 + round(6 * run.block_seconds)
         plan = make_plan(self._result, self._captured, [arm.name], confirm_within=within)
         try:
             arm.failed = await self._on(plan)
+            if arm.waking and not arm.failed:
+                arm.wakes.append(await wake_up(self._make_target))
             return None if arm.failed else await run.block()
         finally:
             if not arm.failed:
@@ -188,8 +211,15 @@ class _Proving:
 
     async def _off(self, plan: Plan) -> None:
         last = StateMoved(State.APPLIED)
-        async for move in undo(self._make_target(), plan.id):
-            last = move if isinstance(move, StateMoved) else last
+        try:
+            async for move in undo(self._make_target(), plan.id):
+                last = move if isinstance(move, StateMoved) else last
+        except HostUnreachable as lost:
+            raise Refusal(
+                f"{lost.sentence}: the host itself takes {plan.id} back, within "
+                f"{plan.confirm_within} s of when it was applied (`gpudoctor status` tells)",
+                INCOMPLETE,
+            ) from lost
         if last.state is not State.UNDONE:
             raise Refusal(
                 f"{plan.id} could not be taken back whole: `gpudoctor rollback {plan.id}`",
@@ -203,16 +233,19 @@ class _Proving:
             note_ended(plan)
             drop_script(plan)
 
-    async def tidy(self) -> None:
-        """Remove the turns from the target: all of them are over."""
-        if self._begun:
-            await clean(self._make_target(), only=self._begun)
+    async def tidy(self) -> str:
+        """Remove the turns that are over from the target; return why that failed, or nothing."""
+        try:
+            if self._begun:
+                await clean(self._make_target(), only=self._begun)
+        except Refusal as why:
+            return f"{why.sentence} (`gpudoctor clean` removes what is left of its turns)"
+        return ""
 
 
-def _proved(
-    arm: Arm, off: Sequence[Block], who: AuditResult, serving: Serving, tokens: int
-) -> Proved:
+def _proved(arm: Arm, made: _Proving, who: AuditResult, serving: Serving, tokens: int) -> Proved:
     """Return what one fix does by itself."""
+    off = made.off
     if arm.failed:
         return Proved(arm.name, arm.titles, failed=arm.failed)
     full = min(len(off), len(arm.blocks)) >= FULL_ROUNDS
@@ -231,4 +264,7 @@ def _proved(
         for blocks in (off, arm.blocks)
     )
     told = compare([before], after, interleaved=True)
-    return Proved(arm.name, arm.titles, told, tuple(arm.blocks))
+    shown = None
+    if made.off_wakes and arm.wakes:
+        shown = witnessed(pooled(made.off_wakes), pooled(arm.wakes))
+    return Proved(arm.name, arm.titles, told, tuple(arm.blocks), witnessed=shown)

@@ -251,7 +251,7 @@ def _recorded(table: Mapping[str, Any]) -> RecordedAudit:
         taken=str(header["taken"]),
         tool=str(header["tool"]),
         transaction=str(header["transaction"]),
-        identity=Identity(**{f.name: str(header[f.name]) for f in fields(Identity)}),
+        identity=identity_in(header),
         container=parse_container(container) if container else None,
         simulated=bool(header["simulated"]),
         sides=sides,
@@ -259,6 +259,12 @@ def _recorded(table: Mapping[str, Any]) -> RecordedAudit:
         findings=tuple(kept_finding(row) for row in table.get("findings", ())),
         problems=tuple(map(str, header.get("problems", ()))),
     )
+
+
+def identity_in(header: Mapping[str, Any]) -> Identity:
+    """Return the host that a header names; older ones have no system UUID. Raises KeyError."""
+    told = {"system_uuid": "", **header}
+    return Identity(**{f.name: str(told[f.name]) for f in fields(Identity)})
 
 
 def kept_finding(row: Mapping[str, Any]) -> KeptFinding:

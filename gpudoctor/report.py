@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from gpudoctor import __version__
 from gpudoctor.model import Evidence, Finding, Impact, Status, Unknown
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.text import clean
+from gpudoctor.text import clean, markdown_text
 
 SECTIONS = (
     (Status.ISSUE, "To fix", "by impact, then by how it is applied"),
@@ -186,7 +186,7 @@ def remedies(finding: Finding) -> Iterator[tuple[str, str]]:
 def markdown(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> str:
     """Return the report as Markdown; text from the host cannot become markup."""
     lines = ["# gpudoctor report", ""]
-    lines += [f"- {_md(line)}" for line in heading(result)]
+    lines += [f"- {markdown_text(line)}" for line in heading(result)]
     lines += ["", f"**{verdict_line(result, fail_on)}**"]
     for status, name, _ in SECTIONS:
         found = result.of(status)
@@ -194,7 +194,7 @@ def markdown(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> str:
             lines += ["", f"## {name} ({len(found)})", "", *_rows(status, found)]
     if result.pending:
         lines += ["", f"## Pending ({len(result.pending)})", ""]
-        lines += [f"- {_md(line)}" for line in pending_lines(result)]
+        lines += [f"- {markdown_text(line)}" for line in pending_lines(result)]
     return "\n".join(lines) + "\n"
 
 
@@ -214,13 +214,7 @@ def _rows(status: Status, found: Iterable[Finding]) -> Iterator[str]:
             if status is Status.ISSUE
             else [f.panel.heading, f.id, *tail]
         )
-        yield "| " + " | ".join(_md(cell) for cell in cells) + " |"
-
-
-def _md(text: str) -> str:
-    """Escape Markdown's and HTML's own characters, and keep a table cell on one line."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_[]|#!" else c for c in text)
-    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")
+        yield "| " + " | ".join(markdown_text(cell) for cell in cells) + " |"
 
 
 def excerpt(evidence: Evidence, lines: int = 8) -> str:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpudoctor import __version__
 from gpudoctor.model import Reason
 from gpudoctor.model.before_reboot import BeforeReboot, Line, Outlook, Topic
-from gpudoctor.text import one_line
+from gpudoctor.text import markdown_text, one_line
 
 _MARKS = {
     Outlook.LOOK: "LOOK",
@@ -133,18 +133,13 @@ def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
 
 def markdown(page: BeforeReboot) -> str:
     """Return the page as Markdown; text from the host cannot become markup."""
-    lines = ["# gpudoctor before a reboot", "", *(f"- {_md(line)}" for line in _heading(page))]
-    lines += ["", f"**{_md(page.verdict)}**", "", "| status | what | what to do | read |"]
+    lines = ["# gpudoctor before a reboot", ""]
+    lines += [f"- {markdown_text(line)}" for line in _heading(page)]
+    lines += ["", f"**{markdown_text(page.verdict)}**", "", "| status | what | what to do | read |"]
     lines += ["|---|---|---|---|"]
     for line in page.lines:
         mark = "STOP" if line.stops else _MARKS[line.outlook]
         todo = "; ".join(part for part in (line.todo, *line.commands) if part)
         cells = (mark, line.sentence, todo, line.read)
-        lines.append("| " + " | ".join(_md(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _md(text: str) -> str:
-    """Escape Markdown's and HTML's own characters, and keep a table cell on one line."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_[]|#!" else c for c in text)
-    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")

@@ -4,9 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gpudoctor.bench.figures import figures
+from gpudoctor.bench.figures import figures, quantile
+from gpudoctor.bench.witness import alike, witnessed
 from gpudoctor.model import Unknown
-from gpudoctor.model.bench import BenchRun, Comparison, Figures
+from gpudoctor.model.bench import BenchRun, Comparison, Figures, Witness
 from gpudoctor.model.ceiling import Ceiling
 
 
@@ -82,6 +83,32 @@ class StandingModel(_Model):
     unknown: dict[str, str]
 
 
+class SamplesModel(_Model):
+    """Percentiles of samples, or values by what they are of; in the unit of the measurement."""
+
+    samples: int
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    by: dict[str, float]
+
+
+class WitnessModel(_Model):
+    """One direct measurement, now and before; `unknown` says why there is none now.
+
+    `moved` is null where nothing is claimed: for single values, and without one before.
+    """
+
+    name: str
+    unit: str
+    how: str
+    beside: str
+    now: SamplesModel | None
+    before: SamplesModel | None
+    moved: Literal["improved", "worse", "no difference seen", "not comparable"] | None
+    unknown: str
+
+
 class BenchModel(_Model):
     """One run; `verdict` compares it with the one before, null where there is none."""
 
@@ -100,15 +127,19 @@ class BenchModel(_Model):
     readings: dict[str, str]
     remarks: list[str]
     stopped: str
+    witnesses: list[WitnessModel]
     verdict: VerdictModel | None
     standing: StandingModel | None
 
 
 def bench_json(
-    run: BenchRun, comparison: Comparison | None = None, ceiling: Ceiling | None = None
+    run: BenchRun,
+    comparison: Comparison | None = None,
+    ceiling: Ceiling | None = None,
+    before: BenchRun | None = None,
 ) -> str:
     """Return a run as one JSON document."""
-    return bench_model(run, comparison, ceiling).model_dump_json(indent=2) + "\n"
+    return bench_model(run, comparison, ceiling, before).model_dump_json(indent=2) + "\n"
 
 
 def bench_schema() -> dict[str, Any]:
@@ -117,9 +148,13 @@ def bench_schema() -> dict[str, Any]:
 
 
 def bench_model(
-    run: BenchRun, comparison: Comparison | None, ceiling: Ceiling | None = None
+    run: BenchRun,
+    comparison: Comparison | None,
+    ceiling: Ceiling | None = None,
+    before: BenchRun | None = None,
 ) -> BenchModel:
     """Return a run as its published model."""
+    earlier = before.witnesses if before else ()
     serving = run.serving
     return BenchModel(
         id=run.id,
@@ -149,9 +184,35 @@ def bench_model(
         readings=dict(run.conditions.readings),
         remarks=list(run.remarks),
         stopped=run.stopped,
+        witnesses=[witness_model(one, alike(one, earlier)) for one in run.witnesses],
         verdict=None if comparison is None else verdict_model(comparison),
         standing=None if ceiling is None else _standing(run, ceiling),
     )
+
+
+def witness_model(now: Witness, before: Witness | None) -> WitnessModel:
+    """Return a direct measurement, and one before it, as their published model."""
+    told = None if before is None or now.labels else witnessed(before, now)
+    return WitnessModel(
+        name=now.name,
+        unit=now.unit,
+        how=now.how,
+        beside=now.beside,
+        now=_samples(now),
+        before=None if before is None else _samples(before),
+        moved=None if told is None else told.moved.value,
+        unknown=now.unknown,
+    )
+
+
+def _samples(one: Witness) -> SamplesModel | None:
+    if one.unknown:
+        return None
+    p50, p90, p99 = (
+        None if one.labels else quantile(one.values, share) for share in (0.5, 0.9, 0.99)
+    )
+    by = dict(zip(one.labels, one.values, strict=True)) if one.labels else {}
+    return SamplesModel(samples=len(one.values), p50=p50, p90=p90, p99=p99, by=by)
 
 
 def _standing(run: BenchRun, ceiling: Ceiling) -> StandingModel:

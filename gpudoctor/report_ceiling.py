@@ -3,12 +3,22 @@
 import textwrap
 from collections.abc import Iterator
 
+from gpudoctor.bench.figures import figures
 from gpudoctor.model import Unknown
+from gpudoctor.model.bench import BenchRun
 from gpudoctor.model.ceiling import Ceiling
 
 _NAMES = 11
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LEAST_TEXT = 28
+
+
+def bars_of(run: BenchRun, ceiling: Ceiling, columns: int) -> list[str]:
+    """Return where one stream of a run stands; nothing where it was not measured alone."""
+    level = run.level(1)
+    if level is None:
+        return []
+    return bars(figures(level).rate, ceiling, columns, run.serving.simulated)
 
 
 def bars(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudoctor.model.diff import Diff, Difference, Moved
 from gpudoctor.model.snapshot import SnapshotHead
-from gpudoctor.text import clean, one_line
+from gpudoctor.text import markdown_text, one_line
 
 _ARROW, _LONGEST, _MARK = " -> ", 160, 10
 _RED, _GREEN, _YELLOW, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
@@ -99,17 +99,10 @@ def _entry(one: Difference, columns: int, colour: bool) -> Iterator[str]:
 def markdown(diff: Diff) -> str:
     """Return the diff as Markdown; text from a host cannot become markup."""
     first, *more = heading(diff)
-    lines = ["# What differs", "", _md(first), ""]
-    lines += [f"- {_md(line)}" for line in more]
-    lines += ["", f"**{_md(verdict(diff))}**"]
+    lines = ["# What differs", "", markdown_text(first), ""]
+    lines += [f"- {markdown_text(line)}" for line in more]
+    lines += ["", f"**{markdown_text(verdict(diff))}**"]
     for title, found in sections(diff):
         lines += ["", f"## {title} ({len(found)})", ""]
-        lines += [f"- {one.moved} {_md(sentence(one))}" for one in found]
+        lines += [f"- {one.moved} {markdown_text(sentence(one))}" for one in found]
     return "\n".join(lines) + "\n"
-
-
-def _md(text: str) -> str:
-    """Escape Markdown's and HTML's own characters."""
-    marks = "\\`*_[]|#!~"
-    escaped = "".join(f"\\{c}" if c in marks else c for c in clean(text))
-    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")

@@ -28,6 +28,7 @@ class DiffSideModel(_Model):
     tool: str = Field(description="the gpudoctor that read it")
     hostname: str
     machine_id: str
+    system_uuid: str = Field(description="the firmware's, read by root: it tells clones apart")
     boot_id: str
     kernel: str
     container: str = Field(description="the container that was entered, or empty")
@@ -104,6 +105,7 @@ def _side(head: SnapshotHead) -> DiffSideModel:
         tool=head.tool,
         hostname=who.hostname,
         machine_id=who.machine_id,
+        system_uuid=who.system_uuid,
         boot_id=who.boot_id,
         kernel=who.kernel,
         container=head.container,

@@ -25,6 +25,7 @@ class HostModel(_Model):
     user: str = Field(description="root, or the uid that the host let us be")
     hostname: str
     machine_id: str
+    system_uuid: str = Field(description="the firmware's, read by root: it tells clones apart")
     boot_id: str
     kernel: str
     system: str
@@ -123,6 +124,7 @@ def audit_model(result: AuditResult, fail_on: Impact = Impact.MEDIUM) -> AuditMo
             user=result.user,
             hostname=who.hostname,
             machine_id=who.machine_id,
+            system_uuid=who.system_uuid,
             boot_id=who.boot_id,
             kernel=who.kernel,
             system=who.system,

@@ -4,14 +4,20 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gpudoctor.model.bench import Judgement, Proof
-from gpudoctor.report_bench import SIMULATED, verdict_lines
-from gpudoctor.report_bench_json import VerdictModel, verdict_model
+from gpudoctor.bench.witness import Kind
+from gpudoctor.model.bench import Judgement, Proof, Proved
+from gpudoctor.report_bench import SIMULATED, verdict_lines, witnessed_lines
+from gpudoctor.report_bench_json import (
+    VerdictModel,
+    WitnessModel,
+    verdict_model,
+    witness_model,
+)
 from gpudoctor.text import one_line
 
 
-def plain(proof: Proof) -> str:
-    """Return each fix with its effect and interval, and what to keep."""
+def plain(proof: Proof, fix: str = "gpudoctor fix") -> str:
+    """Return each fix with its effect and interval, and what to keep, with the command for it."""
     serving = proof.serving
     lines = [SIMULATED] if serving.simulated else []
     lines += [
@@ -24,22 +30,33 @@ def plain(proof: Proof) -> str:
         if one.comparison is None:
             lines.append(f"  not measured: {one_line(one.failed, 300)}")
         else:
-            lines += [f"  {line}" for line in verdict_lines(one.comparison)]
+            lines += [f"  {line}" for line in [*verdict_lines(one.comparison), *_witness(one)]]
     if proof.stopped:
         lines += ["", f"stopped early: {one_line(proof.stopped, 200)}"]
-    return "\n".join([*lines, "", kept(proof)]) + "\n"
+    if proof.left:
+        lines += ["", f"note: {one_line(proof.left, 300)}"]
+    return "\n".join([*lines, "", kept(proof, fix)]) + "\n"
 
 
-def kept(proof: Proof) -> str:
+def _witness(one: Proved) -> list[str]:
+    return [Kind.VALUE] if one.witnessed is None else witnessed_lines(one.witnessed)
+
+
+def kept(proof: Proof, fix: str) -> str:
     """Return what the host is like now, and the command for what helped."""
-    faster = [
+    helped = faster(proof)
+    if not helped:
+        return "The host is as it was before."
+    return f"The host is as it was before; to apply what helped: {fix} {' '.join(helped)}"
+
+
+def faster(proof: Proof) -> list[str]:
+    """Return the fixes, as they were named, that were proved faster."""
+    return [
         one.check
         for one in proof.proved
         if one.comparison is not None and one.comparison.judgement is Judgement.FASTER
     ]
-    if not faster:
-        return "The host is as it was before."
-    return f"The host is as it was before; to apply what helped: gpudoctor fix {' '.join(faster)}"
 
 
 class _Model(BaseModel):
@@ -47,12 +64,16 @@ class _Model(BaseModel):
 
 
 class ProvedModel(_Model):
-    """One fix; `verdict` is null where `failed` says why it was not measured."""
+    """One fix; `verdict` is null where `failed` says why it was not measured.
+
+    `witness` is null where nothing but the value read back tells what the fix does.
+    """
 
     check: str
     changes: list[str]
     blocks: int
     verdict: VerdictModel | None
+    witness: WitnessModel | None
     failed: str
 
 
@@ -70,6 +91,7 @@ class ProofModel(_Model):
     blocks_without: int
     proved: list[ProvedModel]
     stopped: str
+    left: str
 
 
 def proof_json(proof: Proof) -> str:
@@ -89,11 +111,15 @@ def proof_json(proof: Proof) -> str:
                 changes=list(one.titles),
                 blocks=len(one.blocks),
                 verdict=None if one.comparison is None else verdict_model(one.comparison),
+                witness=None
+                if one.witnessed is None
+                else witness_model(one.witnessed.after, one.witnessed.before),
                 failed=one.failed,
             )
             for one in proof.proved
         ],
         stopped=proof.stopped,
+        left=proof.left,
     )
     return model.model_dump_json(indent=2) + "\n"
 

@@ -8,6 +8,7 @@ from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.snapshot import KeptFinding, Otherwise, SnapshotHead, Unreadable
 from gpudoctor.report import SECTIONS, sections, verdict_line
 from gpudoctor.snapshots.catalog import why_none
+from gpudoctor.snapshots.clones import machines
 from gpudoctor.snapshots.head import when
 from gpudoctor.text import one_line
 
@@ -38,7 +39,7 @@ def listing(
     """Return the list, newest first, each note under its snapshot; what was skipped comes last."""
     lines = rows(heads)
     if heads:
-        hosts = len({head.identity.machine_id or head.label for head in heads})
+        hosts = len({*machines(heads).values()})
         size = sum(head.size for head in heads)
         lines += ["", f"{count(heads)} of {_plural(hosts, 'host')}, {in_words(size)}"]
     for one in unreadable:
@@ -51,12 +52,13 @@ def rows(heads: Sequence[SnapshotHead]) -> list[str]:
     short = short_ids(heads)
     table = [_HEADINGS, *(_cells(head, short[head.id]) for head in heads)]
     widths = [max(len(row[column]) for row in table) for column in range(len(_HEADINGS))]
-    lines = []
+    lines, of = [], machines(heads)
     for row, head in zip(table, (None, *heads), strict=True):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         lines.append("  ".join(cells).rstrip())
         if head is not None:
-            lines += [f"{' ' * widths[0]}  {said}" for said in _besides(head)]
+            clone = of[head.path][1] != ""
+            lines += [f"{' ' * widths[0]}  {said}" for said in _besides(head, clone)]
     return lines if heads else []
 
 
@@ -83,9 +85,14 @@ def _time(head: SnapshotHead) -> str:
     return f"{taken:%Y-%m-%d %H:%M:%S}" if taken else head.taken or "not told"
 
 
-def _besides(head: SnapshotHead) -> Iterable[str]:
+def _besides(head: SnapshotHead, clone: bool) -> Iterable[str]:
+    """Yield what is told under a row; a clone shares its machine id with another machine."""
     if head.note:
         yield f"note: {head.note}"
+    if clone:
+        uuid = head.identity.system_uuid or "not read"
+        machine = head.identity.machine_id[:8]
+        yield f"clone: system UUID {uuid}; other machines have this machine id ({machine}…), too"
     if head.altered:
         yield "ALTERED: it was changed after it was written"
 
@@ -137,6 +144,7 @@ def head_lines(head: SnapshotHead, problems: Sequence[str] = ()) -> list[str]:
         f" · {f'container {head.container}' if head.container else 'no container'}",
         " · ".join(part for part in about if part),
         f"boot {who.boot_id or 'not known'} · machine {who.machine_id or 'not known'}",
+        f"system UUID {who.system_uuid}" if who.system_uuid else "",
         f"{head.kind} transaction {head.transaction}" if head.transaction else "",
         one_line(f"{head.path} ({in_words(head.size)})", 400),
         "SIMULATED: this host is bundled data, not a machine" if head.simulated else "",

@@ -27,6 +27,7 @@ class HeadModel(_Model):
     bytes: int
     hostname: str
     machine_id: str
+    system_uuid: str = Field(description="the firmware's, read by root: it tells clones apart")
     boot_id: str
     kernel: str
     system: str
@@ -88,6 +89,7 @@ class TakeAnswer(_Answer):
     snapshot: HeadModel
     incomplete: bool
     problems: list[str] = Field(description="what should have answered and did not")
+    note_problem: str = Field(description="why the note was not kept; or empty")
 
 
 class ListAnswer(_Answer):
@@ -157,6 +159,7 @@ def head_model(head: SnapshotHead) -> HeadModel:
         bytes=head.size,
         hostname=who.hostname,
         machine_id=who.machine_id,
+        system_uuid=who.system_uuid,
         boot_id=who.boot_id,
         kernel=who.kernel,
         system=who.system,
@@ -192,7 +195,7 @@ def _finding(finding: KeptFinding) -> KeptFindingModel:
     )
 
 
-def take_json(head: SnapshotHead, code: int, problems: Sequence[str]) -> str:
+def take_json(head: SnapshotHead, code: int, problems: Sequence[str], note_problem: str) -> str:
     """Return what `snapshot take --json` prints."""
     return _text(
         TakeAnswer(
@@ -200,6 +203,7 @@ def take_json(head: SnapshotHead, code: int, problems: Sequence[str]) -> str:
             snapshot=head_model(head),
             incomplete=bool(problems),
             problems=list(problems),
+            note_problem=note_problem,
         )
     )
 

@@ -1,7 +1,8 @@
 """The story as text and as JSON: what was lost first, and the commands that put it back."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -53,6 +54,8 @@ def plain(story: Story | None, label: str, command: Command, width: int, colour:
             lines += ["", _coloured(f"{HEADINGS[fate].upper()} ({len(some)})", fate, colour)]
             lines += [row for one in some for row in _entry(one, width)]
     lines += ["", *(f"{what}: {line}" for what, line in commands(story, command))]
+    if any(one.fate is Fate.KEPT and one.can_last and not one.lasts for one in story.told):
+        lines.append("to make last what was kept: on the screen, w for this story, space, then m")
     return "\n".join(lines) + "\n"
 
 
@@ -83,15 +86,20 @@ def _names(some: Iterable[Told]) -> list[str]:
 def _entry(one: Told, width: int) -> Iterator[str]:
     yield f"  {one_line(one.title, 200)}   [{name_of(one)}]"
     lasts = "; made to last" if one.lasts else ""
-    by = f"set by {one_line(one.operator, 80)} at {one_line(one.when, 40)}"
+    by = f"set by {one_line(one.operator, 80)} at {in_utc(one.when)}"
     yield f"    {by}, transaction {one.transaction}{lasts}"
-    for name, wanted, now in _values(one):
-        value = f"{_cut(now)} now, {_cut(wanted)} was set"
-        yield f"    {one_line(name, 120)}: {value if now != wanted else f'{_cut(now)}, as set'}"
-    if more := len(one.values) - _SHOWN:
-        yield from [f"    … and {more} more (--json has them all)"] if more > 0 else []
-    yield from textwrap.wrap(
-        one_line(one.why, 500),
+    groups = alike(one)
+    for (wanted, now), names in groups[:_SHOWN]:
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        yield from _wrapped(f"{one_line(names[0], 120)}{more}: {_value(one, wanted, now)}", width)
+    if left := sum(len(names) for _, names in groups[_SHOWN:]):
+        yield f"    … and {left} more (--json has them all)"
+    yield from _wrapped(one_line(one.why, 500), width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
         max(width, 40),
         initial_indent="    ",
         subsequent_indent="    ",
@@ -100,9 +108,27 @@ def _entry(one: Told, width: int) -> Iterator[str]:
     )
 
 
-def _values(one: Told) -> Sequence[tuple[str, str, str]]:
-    """Return the first few values, those that are not as set before the others."""
-    return sorted(one.values, key=lambda value: value[1] == value[2])[:_SHOWN]
+def in_utc(when: str) -> str:
+    """Return a time for people, in UTC to the second; what tells none as it is."""
+    try:
+        return f"{datetime.fromisoformat(when).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError):
+        return one_line(when, 40) or "a time not told"
+
+
+def alike(one: Told) -> list[tuple[tuple[str, str], list[str]]]:
+    """Return the names of values by what was set and what is there, those not as set first."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name, wanted, now in one.values:
+        found.setdefault((wanted, now), []).append(name)
+    return sorted(found.items(), key=lambda row: row[0][0] == row[0][1])
+
+
+def _value(one: Told, wanted: str, now: str) -> str:
+    if now == wanted:
+        return f"{_cut(now)}, as set"
+    unread = one.fate is Fate.UNKNOWN and now.startswith("(")
+    return f"{'not read' if unread else f'{_cut(now)} now'}, {_cut(wanted)} was set"
 
 
 def _cut(text: str) -> str:

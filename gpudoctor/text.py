@@ -21,3 +21,9 @@ def one_line(raw: bytes | str, limit: int = 200) -> str:
     """Return safe text on one line of at most `limit` characters, ending in an ellipsis if cut."""
     text = " ".join(clean(raw).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def markdown_text(text: str) -> str:
+    """Return safe text as Markdown that shows it word for word, on one line of a table's cell."""
+    escaped = "".join(f"\\{c}" if c in "\\`*_[]|#!~" else c for c in clean(text))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace("\n", " ")

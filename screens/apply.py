@@ -12,10 +12,10 @@ from textual.widgets import Digits, Footer, Static
 
 from gpudoctor.model.plan import State
 from gpudoctor.screens.applying import Applying
-from gpudoctor.screens.board import Board
+from gpudoctor.screens.board import Board, serves
 from gpudoctor.screens.journal_text import state_content, steps_content, trouble_content
 from gpudoctor.screens.masthead import Masthead
-from gpudoctor.screens.messages import ConfirmAsked, LastAsked, UndoAsked
+from gpudoctor.screens.messages import BenchAsked, ConfirmAsked, LastAsked, UndoAsked
 from gpudoctor.screens.redraw import redraw
 from gpudoctor.screens.words import MUTED, host_line
 
@@ -30,10 +30,13 @@ class ApplyScreen(Screen[None]):
             "c", "confirm", "Keep it", id="apply.confirm", tooltip="Confirm: what was applied stays"
         ),
         Binding("u", "undo", "Undo", id="apply.undo", tooltip="Put the values of before back"),
+        Binding("e", "weigh", "Measure", id="apply.weigh", tooltip="Measure what it did to decode"),
+        Binding("x", "end", "End it", id="apply.end", tooltip="End the run that measures it"),
         Binding("m", "last", "Make it last", id="apply.last", tooltip="Let it outlast a reboot"),
         # What the app offers everywhere, and what the footer has no room for here at 80 columns.
         Binding("r", "app.reaudit", show=False, id="apply.reaudit", tooltip="Read the host anew"),
         Binding("t", "app.back", show=False, id="apply.close", tooltip="Back; nothing is stopped"),
+        Binding("h", "app.history", show=False, id="apply.history", tooltip="The changes kept"),
         Binding("v", "whole", "All values", id="apply.whole", tooltip="Every value, or a summary"),
     ]
 
@@ -52,6 +55,7 @@ class ApplyScreen(Screen[None]):
                 yield Digits(id="left")
                 yield Static(id="choice")
             yield Static(id="state")
+            yield Static(id="weighed")
             with VerticalScroll(id="journal"):
                 yield Static(id="troubles")
                 yield Static(id="items")
@@ -72,14 +76,30 @@ class ApplyScreen(Screen[None]):
         box.border_title = host_line(f"Transaction {applying.id}").markup
         self._draw_countdown(applying)
         redraw(self.query_one("#state", Static), state_content(applying))
+        self._draw_weighed(applying)
         troubles = self.query_one("#troubles", Static)
         troubles.display = bool(applying.troubles) or applying.state is State.UNDO_FAILED
         redraw(troubles, trouble_content(applying))
         redraw(self.query_one("#items", Static), steps_content(applying, self._whole))
-        offered = tuple(self.check_action(action, ()) for action in ("confirm", "undo", "last"))
+        actions = ("confirm", "undo", "last", "weigh", "end")
+        offered = tuple(self.check_action(action, ()) for action in actions)
         if offered != self._offered:  # a footer made anew at each draw would cost most of it
             self._offered = offered
             self.refresh_bindings()
+
+    def _draw_weighed(self, applying: Applying) -> None:
+        box, weighed = self.query_one("#weighed", Static), self.board.bench.weighed.get(applying.id)
+        hint = weighed is None and bool(self.check_action("weigh", ()))
+        box.display = weighed is not None or hint
+        if hint:
+            lead = Content.assemble(("e", "bold"), (" measures what it did to decode", MUTED))
+            redraw(box, lead)
+        elif weighed is not None:
+            from gpudoctor.screens.bench_text import weighed_content
+
+            width = (self.size.width or 80) - 4
+            back = applying.state is State.UNDONE
+            redraw(box, weighed_content(weighed, width, self.board.simulated, back))
 
     def _draw_countdown(self, applying: Applying) -> None:
         left = applying.left
@@ -99,6 +119,14 @@ class ApplyScreen(Screen[None]):
         """Ask the app to keep it."""
         self.post_message(ConfirmAsked())
 
+    def action_weigh(self) -> None:
+        """Ask the app to measure what it did."""
+        self.post_message(BenchAsked("weigh"))
+
+    def action_end(self) -> None:
+        """Ask the app to end the run under way."""
+        self.post_message(BenchAsked("end"))
+
     def action_last(self) -> None:
         """Ask the app to make it last."""
         self.post_message(LastAsked())
@@ -108,11 +136,22 @@ class ApplyScreen(Screen[None]):
         self._whole = not self._whole
         self.draw()
 
+    def _weighable(self, applying: Applying) -> bool:
+        """Return whether it stands, an engine serves, and nothing is measured already."""
+        weighed = self.board.bench.weighed.get(applying.id)
+        stands = applying.state in {State.APPLIED, State.CONFIRMED} and not applying.running
+        idle = self.board.bench.going is None and not (weighed is not None and weighed.busy)
+        return stands and idle and serves(self.board)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer confirming while it waits, undo once applied, and to make last what was kept."""
         applying = self.board.applying
         if action == "confirm":
             return bool(applying and applying.waits and not self.board.read_only)
+        if action == "weigh":
+            return bool(applying and self._weighable(applying))
+        if action == "end":
+            return self.board.bench.going is not None
         if action == "last":
             able = bool(applying and applying.kept and applying.forms is not None)
             return able and not self.board.read_only

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gpudoctor.hosts.target import Target
     from gpudoctor.model import Reader, Unknown
-    from gpudoctor.model.audited import AuditResult
+    from gpudoctor.model.audited import AuditResult, Identity
     from gpudoctor.model.before_reboot import BeforeReboot
     from gpudoctor.model.diff import Compared, Diff
     from gpudoctor.model.plan import Transaction
@@ -54,7 +54,7 @@ class Archive:
             return
         shelf.reading = True
         self._board.touch()
-        listed, shelf.problem = await _made(asyncio.to_thread(_listed, *who))
+        listed, shelf.problem = await made(asyncio.to_thread(_listed, *who))
         if listed is not None:
             shelf.heads, shelf.unreadable = listed
             there = {head.path for head in shelf.heads}
@@ -62,13 +62,13 @@ class Archive:
         shelf.reading = False
         self._board.touch()
 
-    def _machine(self) -> tuple[str, str] | None:
-        """Return machine id and label, from the audit or from the story, None before either."""
+    def _machine(self) -> "tuple[str, Identity] | None":
+        """Return label and identity, from the audit or from the story, None before either."""
         result, story = self._board.result, self._board.telling.story
         if result is not None:
-            return result.identity.machine_id, result.label
+            return result.label, result.identity
         if story is not None and story.since is not None:
-            return story.since.identity.machine_id, story.label
+            return story.label, story.since.identity
         return None
 
     async def take(self) -> str:
@@ -78,7 +78,7 @@ class Archive:
             return "the host has not been read yet"
         shelf.saving = True
         self._board.touch()
-        _, problem = await _made(asyncio.to_thread(_saved, result))
+        _, problem = await made(asyncio.to_thread(_saved, result))
         shelf.saving = False
         self._board.touch()
         if not problem:
@@ -87,7 +87,7 @@ class Archive:
 
     async def note(self, head: "SnapshotHead", text: str) -> str:
         """Keep the operator's note of a snapshot; return why not, or nothing."""
-        _, problem = await _made(asyncio.to_thread(_noted, head, text))
+        _, problem = await made(asyncio.to_thread(_noted, head, text))
         if not problem:
             await self.look()
         return problem
@@ -97,7 +97,7 @@ class Archive:
         kept = self._board.shelf.findings
         if head.path in kept:
             return
-        found, problem = await _made(asyncio.to_thread(_findings, head))
+        found, problem = await made(asyncio.to_thread(_findings, head))
         if len(kept) >= _MOST_READ:
             kept.pop(next(iter(kept)))
         kept[head.path] = problem if found is None else found
@@ -108,7 +108,7 @@ class Archive:
         today = self._board.shelf.today
         if head.path in today:
             return
-        told, problem = await _made(asyncio.to_thread(_otherwise, head))
+        told, problem = await made(asyncio.to_thread(_otherwise, head))
         today[head.path] = f"not judged by today's rules: {problem}" if told is None else told
         self._board.touch()
 
@@ -120,8 +120,8 @@ class Archive:
         if new is None and result is None:
             shown.problem = "now is not known: the audit has not read the host"
         else:
-            made = asyncio.to_thread(self._diff, old, new or result)
-            shown.diff, shown.problem = await _made(made)
+            work = asyncio.to_thread(self._diff, old, new or result)
+            shown.diff, shown.problem = await made(work)
         self._board.touch()
 
     def _diff(self, old: "SnapshotHead", new: "SnapshotHead | AuditResult | None") -> "Diff":
@@ -149,7 +149,7 @@ class Archive:
         self._board.touch()
         page = Page()
         try:
-            page.read, page.problem = await _made(self._read_page())
+            page.read, page.problem = await made(self._read_page())
         except UnknownHostKey as error:
             page.problem = error.sentence
             raise
@@ -159,10 +159,10 @@ class Archive:
 
     async def _read_page(self) -> "BeforeReboot":
         """Return the page of an audit that also reads what only the page rests on."""
-        audit, readers, made = await asyncio.to_thread(_page_engine)
+        audit, readers, page = await asyncio.to_thread(_page_engine)
         result = await audit(await asyncio.to_thread(self._make_target), more=readers)
         known = await self._transactions(result)
-        return await asyncio.to_thread(made, result, known)
+        return await asyncio.to_thread(page, result, known)
 
     async def _transactions(self, result: "AuditResult") -> "list[Transaction] | Unknown":
         """Return what the target keeps, or why that is not known."""
@@ -181,7 +181,7 @@ class Archive:
             return Unknown(Reason.DISCONNECTED, refusal.sentence)
 
 
-async def _made(work: Awaitable[Made]) -> tuple[Made | None, str]:
+async def made(work: Awaitable[Made]) -> tuple[Made | None, str]:
     """Return what the work makes and no problem, or nothing and why."""
     try:
         return await work, ""
@@ -196,13 +196,15 @@ async def _made(work: Awaitable[Made]) -> tuple[Made | None, str]:
 
 
 def _listed(
-    machine_id: str, label: str
+    label: str, who: "Identity"
 ) -> "tuple[tuple[SnapshotHead, ...], tuple[Unreadable, ...]]":
+    """Return the machine's own snapshots: a clone's lie in the same folder."""
     from gpudoctor.snapshots.catalog import heads
+    from gpudoctor.snapshots.clones import own
     from gpudoctor.snapshots.store import machine_folder
 
-    found, unreadable = heads(machine_folder(machine_id, label))
-    return tuple(found), tuple(unreadable)
+    found, unreadable = heads(machine_folder(who.machine_id, label))
+    return tuple(own(found, label, who)), tuple(unreadable)
 
 
 def _saved(result: "AuditResult") -> Path:

@@ -15,12 +15,15 @@ from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.words import MUTED, host, host_line
 from gpudoctor.text import one_line
 
+ALSO = "also"
 
-class AskScreen(ModalScreen[bool]):
-    """A question; answers True for yes."""
+
+class AskScreen(ModalScreen[bool | str]):
+    """A question; answers True for yes, and ALSO for a third answer where there is one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", id="ask.yes", tooltip="Answer yes"),
+        Binding("m", "also", "Measure too", id="ask.also", tooltip="Yes, and measure it too"),
         Binding("n,escape", "answer(False)", "No", id="ask.no", tooltip="Answer no"),
         Binding("left,right", "app.focus_next", show=False, id="ask.move", tooltip="Move"),
         *(
@@ -29,10 +32,13 @@ class AskScreen(ModalScreen[bool]):
         ),
     ]
 
-    def __init__(self, title: str, text: Content, yes: str, no: str = "Cancel") -> None:
+    def __init__(
+        self, title: str, text: Content, yes: str, no: str = "Cancel", also: str = ""
+    ) -> None:
         """Take our own title and button words, and the text as content."""
         super().__init__()
         self._title, self._text, self._yes, self._no = title, text, yes, no
+        self._also = also
 
     def compose(self) -> ComposeResult:
         """Lay out the text over two buttons."""
@@ -42,6 +48,8 @@ class AskScreen(ModalScreen[bool]):
                 yield Static(self._text)
             with Horizontal(classes="buttons"):
                 yield Button(Content(f"{self._no} (n)"), id="no", compact=True)
+                if self._also:
+                    yield Button(Content(f"{self._also} (m)"), id=ALSO, compact=True)
                 yield Button(Content(f"{self._yes} (y)"), id="yes", compact=True)
 
     def on_mount(self) -> None:
@@ -55,11 +63,19 @@ class AskScreen(ModalScreen[bool]):
     @on(Button.Pressed)
     def pressed(self, event: Button.Pressed) -> None:
         """Answer with the button."""
-        self.dismiss(event.button.id == "yes")
+        self.dismiss(ALSO if event.button.id == ALSO else event.button.id == "yes")
 
     def action_answer(self, yes: bool) -> None:
         """Answer by key."""
         self.dismiss(yes)
+
+    def action_also(self) -> None:
+        """Give the third answer by key."""
+        self.dismiss(ALSO)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the third answer where there is one."""
+        return action != "also" or bool(self._also)
 
 
 def host_key_question(error: UnknownHostKey) -> Content:

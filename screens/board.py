@@ -19,6 +19,7 @@ from gpudoctor.model.finding import Finding, Panel, Status
 from gpudoctor.model.pending import PendingTold
 from gpudoctor.model.plan import Plan, Transaction
 from gpudoctor.screens.applying import Applying
+from gpudoctor.screens.benched import Bench
 from gpudoctor.screens.choice import Chosen, still_there, way_of
 from gpudoctor.screens.kept import Page, Shelf, Telling
 
@@ -79,6 +80,7 @@ class Board:
     shelf: Shelf = field(default_factory=Shelf)
     telling: Telling = field(default_factory=Telling)
     page: Page = field(default_factory=Page)
+    bench: Bench = field(default_factory=Bench)
     version: int = 0
 
     def touch(self) -> None:
@@ -194,6 +196,15 @@ def board_of(app: object) -> Board:
     if not isinstance(app, HasBoard):
         raise TypeError(f"{type(app).__name__} has no board")
     return app.board
+
+
+def serves(board: Board) -> bool:
+    """Return whether the audit saw an engine."""
+    from gpudoctor.model import Facts, Unknown
+    from gpudoctor.probes.serving import SERVERS
+
+    facts = Facts(board.evidence)
+    return facts.ready(SERVERS) and not isinstance(facts[SERVERS], Unknown)
 
 
 def _gaps(result: AuditResult) -> tuple[str, ...]:

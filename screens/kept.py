@@ -66,7 +66,7 @@ class Telling:
 
     def picked(self, told: "Told") -> bool:
         """Return whether a change is selected: at first, what was lost or has ended is."""
-        if not pickable(told):
+        if not (pickable(told) or lastable(told)):
             return False
         return self.picks.get(which(told), told.fate in {"lost", "ended"})
 
@@ -79,3 +79,8 @@ def which(told: "Told") -> Which:
 def pickable(told: "Told") -> bool:
     """Return whether there is something to apply again."""
     return told.fate != "kept"
+
+
+def lastable(told: "Told") -> bool:
+    """Return whether it was kept, and could last, and no file of ours makes it."""
+    return told.fate == "kept" and told.can_last and not told.lasts

@@ -69,12 +69,13 @@ class Lasting(Keeping):
             titles = "; ".join(applying.without)
             self.notify(f"{words}: {titles}" if titles else words, markup=False)
         else:
-            self._in_turn(partial(self._last_asked, applying, applying.forms))
+            self._in_turn(partial(self._last_asked, applying.forms, applying.without))
 
-    async def _last_asked(self, applying: Applying, forms: "AuditResult") -> None:
+    async def _last_asked(self, forms: "AuditResult", without: tuple[str, ...]) -> None:
         """Plan the persistent forms from what is so now, show files and undo, ask, and apply."""
         from gpudoctor.screens.questions import last_question
 
+        before = self.board.applying
         await self._audit_over()
         plans: list[Plan] = []
 
@@ -91,13 +92,13 @@ class Lasting(Keeping):
             return self.notify(words, severity="error", markup=False)
         plan = plans[0]
         if not plan.steps:
-            return self._not_last(applying, plan)
-        question = last_question(plan, applying.without, self.board)
+            return self._not_last(forms, plan)
+        question = last_question(plan, without, self.board)
         if not await self._agree("Make it last?", question, "Make it last"):
             return
-        if self.board.applying is not applying or applying.unsettled:
+        if self.board.applying is not before or (before is not None and before.unsettled):
             return self.notify("something else was begun: t shows it", markup=False)
-        applying.forms = None
+        self._drop(forms)
         made = self.board.applying = applying_plan(plan)
         self._start(made, partial(self._apply, made))
 
@@ -109,12 +110,17 @@ class Lasting(Keeping):
         names = [finding.id for finding in forms.findings]
         return make_plan(forms, captured, names, confirm_within=0)
 
-    def _not_last(self, applying: Applying, plan: "Plan") -> None:
+    def _drop(self, forms: "AuditResult") -> None:
+        """Offer these forms no more: they are applied, or there already."""
+        if self.board.applying is not None and self.board.applying.forms is forms:
+            self.board.applying.forms = None
+
+    def _not_last(self, forms: "AuditResult", plan: "Plan") -> None:
         if plan.refused:
             check, why = plan.refused[0]
             words = f"not made to last: {check}: {why}"
             return self.notify(words, severity="warning", markup=False)
-        applying.forms = None
+        self._drop(forms)
         self.board.touch()
         self.notify("it is made to last already", markup=False)
 

@@ -14,7 +14,12 @@ from gpudoctor.screens.words import IMPACT_STYLES, MUTED, counts, host_line, sec
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _WIDE = 110
-_PLACES = (("audit", "1 Audit"), ("plan", "2 Plan"), ("snapshots", "3 Snapshots"))
+_PLACES = (
+    ("audit", "1 Audit"),
+    ("plan", "2 Plan"),
+    ("snapshots", "3 Snapshots"),
+    ("bench", "4 Benchmark"),
+)
 
 
 class Masthead(Vertical):
@@ -46,7 +51,11 @@ class Masthead(Vertical):
         redraw(self.query_one("#spent", Static), self._spent())
         sentence = self.query_one("#sentence", Static)
         sentence.display = bool(
-            board.refusal or self._waits() or board.problems or board.without_gpus
+            board.refusal
+            or self._waits()
+            or self._measures()
+            or board.problems
+            or board.without_gpus
         )
         sentence.set_class(bool(board.refusal), "-refusal")
         redraw(sentence, self._sentence())
@@ -63,12 +72,13 @@ class Masthead(Vertical):
         parts = []
         if board.read_only:
             parts.append(Content.styled("read-only", "bold"))
-        for text in (board.container, board.user):
-            if text:
-                parts.append(host_line(text, MUTED, 40))
         name = board.result.identity.hostname if board.result else ""
         label = board.label if name in board.label else f"{board.label} ({name})"
+        # First: where it is narrow, the end is cut.
         parts.append(host_line(label or "…", "bold", 48))
+        for text in (board.user, board.container):
+            if text:
+                parts.append(host_line(text, MUTED, 40))
         badge = Content.styled(" SIMULATED ", "bold reverse") if board.simulated else Content("")
         return Content.assemble(badge, "  ", Content.styled(" · ", MUTED).join(parts), " ")
 
@@ -100,6 +110,9 @@ class Masthead(Vertical):
         applying = self._board.applying
         return bool(applying and applying.waits and self._place != "transaction")
 
+    def _measures(self) -> bool:
+        return self._board.bench.going is not None and self._place not in {"bench", "transaction"}
+
     def _waiting(self) -> Content:
         """Return that a transaction waits for a word, and how long the target still waits."""
         applying = self._board.applying
@@ -118,6 +131,9 @@ class Masthead(Vertical):
             )
         if self._waits():
             return self._waiting()
+        if self._measures():
+            words = "a benchmark runs; nothing else reads or changes the host meanwhile"
+            return Content.assemble((" ● ", "$text-primary"), words, ("  4 shows it", MUTED))
         more = f" (+{len(board.problems) - 1} more)" if len(board.problems) > 1 else ""
         first = board.problems[0] if board.problems else f"no GPU was judged: {board.without_gpus}"
         return Content.assemble((" ! ", "bold $text-warning"), host_line(first), (more, MUTED))

@@ -119,3 +119,12 @@ class StoryAsked(Message):
         """Take `apply`, `last`, `snapshot` or `diff`."""
         super().__init__()
         self.wish = wish
+
+
+class BenchAsked(Message):
+    """Look for engines, measure, end a run, or measure what the transaction did."""
+
+    def __init__(self, wish: str) -> None:
+        """Take `look`, `quick`, `full`, `end` or `weigh`."""
+        super().__init__()
+        self.wish = wish

@@ -16,6 +16,8 @@ _ACTIONS = (
     ("Go to Audit", "mode('audit')", "The ten panels"),
     ("Go to Plan", "mode('plan')", "Findings by rank, and what would be done"),
     ("Go to Snapshots", "mode('snapshots')", "What this machine was, and what differs"),
+    ("Go to Benchmark", "mode('bench')", "How fast the engine there decodes"),
+    ("Measure now", "measure", "A quick benchmark of the engine"),
     ("Take a snapshot", "take_snapshot", "Keep the audit as it is"),
     ("Before you reboot", "before_reboot", "What a reboot will bring and take"),
     ("The story", "story", "What became of earlier changes"),

@@ -14,13 +14,18 @@ _NAMES = 8
 _QUESTION_WIDTH = 68
 
 
-def apply_question(plan: Plan, board: Board) -> Content:
-    """Return the question before the first write: what, where, at what risk, who is served."""
+def apply_question(plan: Plan, board: Board, also: str = "") -> Content:
+    """Return the question before the first write: what, where, at what risk, who is served.
+
+    `also` is our own sentence about the third answer.
+    """
     parts: list[Content] = []
     if plan.steps:
         parts += [*_steps(plan, board), Content("")]
     if plan.by_hand:
         parts += [*_by_hand(plan), Content("")]
+    if also:
+        parts += [Content.assemble(("m ", "bold"), (also, MUTED)), Content("")]
     if plan.steps:
         parts.append(
             Content.styled(

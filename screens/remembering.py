@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpudoctor.model.snapshot import SnapshotHead
     from gpudoctor.screens.archive import Archive
 
-_READING = frozenset({"story", "page"})
+_READING = frozenset({"story", "page", "bench"})
 _END_SECONDS = 4.0
 
 

@@ -1,5 +1,6 @@
 """The story: what became of earlier changes, which to apply again, and what else has changed."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -14,7 +15,7 @@ from textual.widgets.option_list import Option
 from gpudoctor.model.story import Told
 from gpudoctor.report_story import ordered
 from gpudoctor.screens.board import Board
-from gpudoctor.screens.kept import pickable, which
+from gpudoctor.screens.kept import lastable, pickable, which
 from gpudoctor.screens.masthead import Masthead
 from gpudoctor.screens.messages import StoryAsked
 from gpudoctor.screens.redraw import redraw
@@ -35,7 +36,13 @@ class StoryScreen(Screen[None]):
         Binding("escape", "app.back", "Back", id="story.back", tooltip="Back; it is not forgotten"),
         Binding("space", "pick", "Select", id="story.pick", tooltip="Select it, or drop it"),
         Binding("a", "again", "Apply again", id="story.again", tooltip="Apply the selected again"),
-        Binding("m", "last", "Make last", id="story.last", tooltip="Apply again, and make it last"),
+        Binding(
+            "m",
+            "last",
+            "Make last",
+            id="story.last",
+            tooltip="Apply the selected again, and make them last",
+        ),
         Binding("s", "take", "Snapshot", id="story.take", tooltip="Take one now: this story ends"),
         Binding("d", "diff", "Diff", id="story.diff", tooltip="All that differs from then to now"),
         # What the app offers everywhere, and what the footer has no room for here at 80 columns.
@@ -95,8 +102,7 @@ class StoryScreen(Screen[None]):
         at = self._current()
         self._rows = told
         listing.set_options([Option(row) for row in rows])
-        same = (i for i, one in enumerate(told) if at is not None and which(one) == which(at))
-        listing.highlighted = next(same, 0) if told else None
+        listing.highlighted = _place_of(at, told) if told else None
         listing.border_title = "Changes that were applied"
         number = sum(self.board.telling.picked(one) for one in told)
         listing.border_subtitle = f"{number} selected" if number else ""
@@ -132,9 +138,9 @@ class StoryScreen(Screen[None]):
     def action_pick(self) -> None:
         """Select the change, or drop it."""
         told, telling = self._current(), self.board.telling
-        if told is None or not pickable(told):
+        if told is None or not (pickable(told) or lastable(told)):
             self.notify("it was kept: there is nothing to apply again", markup=False)
-        elif good_now(told, self.board.findings) and not telling.picked(told):
+        elif pickable(told) and good_now(told, self.board.findings) and not telling.picked(told):
             self.notify("its check is good now: there is nothing to apply again", markup=False)
         else:
             telling.picks[which(told)] = not telling.picked(told)
@@ -162,3 +168,12 @@ class StoryScreen(Screen[None]):
             return not self.board.read_only
         story = self.board.telling.story
         return action != "diff" or (story is not None and story.since is not None)
+
+
+def _place_of(at: Told | None, told: Sequence[Told]) -> int:
+    """Return where a change is now, also when another transaction put it back; else the first."""
+    if at is None:
+        return 0
+    same = [i for i, one in enumerate(told) if which(one) == which(at)]
+    alike = [i for i, one in enumerate(told) if (one.check, one.title) == (at.check, at.title)]
+    return next(iter([*same, *alike]), 0)

@@ -7,15 +7,16 @@ from textual.content import Content
 from gpudoctor.model.diff import Diff
 from gpudoctor.model.finding import Finding, Status
 from gpudoctor.model.story import Story, Told
-from gpudoctor.report_story import HEADINGS, ORDER, ordered
+from gpudoctor.report_story import HEADINGS, ORDER, alike, ordered
 from gpudoctor.screens.board import Board
 from gpudoctor.screens.diff_text import difference_lines, remark_line
-from gpudoctor.screens.kept import Comparison, Telling, pickable
+from gpudoctor.screens.kept import Comparison, Telling, lastable, pickable
 from gpudoctor.screens.signs import FATES
 from gpudoctor.screens.words import MUTED, hanging, host, host_line, number_of
 from gpudoctor.text import one_line
 
 _VALUES = 12
+_BACK = "put back"
 _WISHES = {
     "apply": "What is selected is planned as soon as the audit is through.",
     "last": "What is selected is planned, and then made to last, as soon as the audit is through.",
@@ -71,10 +72,11 @@ def _told_row(
 ) -> Content:
     sign, style = FATES[told.fate]
     picked = telling.picked(told)
-    box = f"[{'x' if picked else ' '}] " if pickable(told) else "    "
+    box = f"[{'x' if picked else ' '}] " if pickable(told) or lastable(told) else "    "
+    fate = _BACK if told.again else str(told.fate)
     parts: list[Content | str | tuple[str, str]] = [
         (box, "bold $text-primary" if picked else MUTED),
-        (f"{sign} {told.fate:<10} ", style),
+        (f"{sign} {fate:<10} ", style),
         f"{one_line(told.title, title):<{title}}  ",
     ]
     if wide:
@@ -104,7 +106,9 @@ def told_content(told: Told, good: bool, width: int) -> Content:
     sign, style = FATES[told.fate]
     lines = [
         host_line(told.title, "bold"),
-        Content.styled(f"{sign} {HEADINGS[told.fate]}", style),
+        Content.styled(
+            f"{sign} {f'{_BACK} just now' if told.again else HEADINGS[told.fate]}", style
+        ),
         hanging(Content(""), host(told.why), width),
         _good(told, good),
         _field("by", told.by, width),
@@ -130,29 +134,29 @@ def _field(name: str, value: str, width: int) -> Content:
 
 
 def _values(told: Told, width: int) -> list[Content]:
-    rows = [
-        hanging(
-            Content("  "),
-            Content.assemble(
-                host_line(name, limit=120),
-                ("  wanted ", MUTED),
-                host_line(wanted, "bold", 120),
-                (", now ", MUTED),
-                host_line(now or "nothing", "bold", 120),
-            ),
-            width,
+    """Return the values, those that are alike on one line: a setting may be that of 256 CPUs."""
+    rows, groups = [], alike(told)
+    for (wanted, now), names in groups[:_VALUES]:
+        more = f" and {len(names) - 1} more" if names[1:] else ""
+        value = Content.assemble(
+            host_line(names[0], limit=120),
+            (f"{more}  wanted ", MUTED),
+            host_line(wanted, "bold", 120),
+            (", now ", MUTED),
+            host_line(now or "nothing", "bold", 120),
         )
-        for name, wanted, now in told.values[:_VALUES]
-    ]
-    if len(told.values) > _VALUES:
-        more = number_of(len(told.values) - _VALUES, "more value")
-        rows.append(Content.styled(f"  … {more}", MUTED))
+        rows.append(hanging(Content("  "), value, width))
+    if left := sum(len(names) for _, names in groups[_VALUES:]):
+        rows.append(Content.styled(f"  … {number_of(left, 'more value')}", MUTED))
     return rows
 
 
 def _lasts(told: Told) -> Content:
     if told.lasts:
         return Content.styled("Its persistent form is in place.", MUTED)
+    if lastable(told):
+        words = "No file of ours makes it last: select it, and "
+        return Content.assemble((words, MUTED), ("m", "bold"), (" writes one.", MUTED))
     if told.can_last:
         return Content.assemble(("m", "bold"), (" applies it again and makes it last.", MUTED))
     return Content.styled("It has no persistent form.", MUTED)

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.widgets import Input
 
-from gpudoctor.model.finding import Finding, Panel, Status
+from gpudoctor.model.finding import Panel
 from gpudoctor.screens.audit import AuditScreen
-from gpudoctor.screens.choice import Chosen
 from gpudoctor.screens.messages import DiffAsked, StoryAsked
-from gpudoctor.screens.remembering import Remembering
+from gpudoctor.screens.putting_back import PuttingBack
 from gpudoctor.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpudoctor.hosts.target import Target
-    from gpudoctor.model.story import Story, Told
+    from gpudoctor.model.story import Story
 
 
 # How long the first audit waits for the look back: together they would slow each other down, and
 # the story comes first. A host that the store does not know is not looked at.
 _LOOK_SECONDS = 4.0
+_ALOUD_SECONDS = 30.0
 
 
-class Storytelling(Remembering):
+class Storytelling(PuttingBack):
     """An app that opens on the story where there is one."""
 
     _looked_twice = False
@@ -39,16 +39,18 @@ class Storytelling(Remembering):
 
     def _look_back(self) -> None:
         """Look at what became of earlier changes, over a login of its own."""
-        self._aside(self._look, "story", exclusive=False)
+        self._aside(self._tell, "story", exclusive=False)
 
-    async def _look(self) -> None:
+    async def _tell(self) -> None:
         from gpudoctor.screens.recollect import looked_back
 
         telling = self.board.telling
         async with looked_back(self._make_target) as told:
-            telling.story, telling.problem, telling.again = told
+            telling.story, telling.problem, telling.again = told.story, told.problem, told.again
             self._look_over.set()
             self.board.touch()
+            if told.aloud:
+                self.notify(told.problem, severity="warning", markup=False, timeout=_ALOUD_SECONDS)
             if telling.story is not None:
                 await self._open_story(telling.story)
                 self._grant()
@@ -91,6 +93,7 @@ class Storytelling(Remembering):
     def _grant(self) -> None:
         """Settle the story once there is an audit too, and grant the wish that waited for it."""
         board, telling = self.board, self.board.telling
+        self._retell()
         if telling.story is None or board.running or self._leaving:
             return
         if board.result is None:
@@ -114,9 +117,12 @@ class Storytelling(Remembering):
         board, telling = self.board, self.board.telling
         if telling.story is None or board.result is None:
             return
-        telling.story = await settled(telling.story, board.result)
+        story = telling.story
+        done = await settled(story, board.result)
+        if telling.story is story:  # else a transaction ended meanwhile, and an audit follows
+            telling.story = done
         board.touch()
-        since = telling.story.since
+        since = story.since
         if since is not None:
             made = Comparison("what else has changed")
             await self._archive.compare(made, since, None)
@@ -145,63 +151,3 @@ class Storytelling(Remembering):
             self.post_message(DiffAsked(story.since))
         elif wish in {"apply", "last"}:
             self._in_turn(partial(self._again, wish == "last"))
-
-    async def _again(self, last: bool) -> None:
-        """Plan what is selected again, as far as it is an issue now, and apply it after asking."""
-        board, telling = self.board, self.board.telling
-        if sentence := self._forbidden():
-            return self._said((sentence,))
-        story = telling.story
-        wanted = [told for told in (story.told if story else ()) if telling.picked(told)]
-        board.chosen, said = self._entries(wanted)
-        if not wanted:
-            said = ("nothing is selected: space selects",)
-        self._said(said)
-        if not board.chosen:
-            return
-        await self._plan()
-        plan = board.plan
-        if plan is None or not (plan.steps or plan.by_hand):
-            why = [f"{check}: {words}" for check, words in plan.refused] if plan else []
-            return self._said((*said, board.plan_problem or "; ".join(why) or "nothing to do"))
-        refused = (f"{check} is not planned: {why}" for check, why in plan.refused)
-        self._said((*said, *refused))
-        if last:
-            self._last_too.add(plan.id)
-        await self._apply_asked(plan)
-
-    def _entries(self, wanted: "list[Told]") -> tuple[Chosen, tuple[str, ...]]:
-        """Return the selection that serves these changes, and what is said of the others."""
-        chosen: dict[str, str] = {}
-        said = []
-        for told in wanted:
-            mine = [f for f in self.board.findings if f.id == told.check]
-            able = next((f for f in mine if self.board.fixable(f)), None)
-            if able is not None:
-                there = 1 < told.way <= len(able.verdict.changes)
-                chosen.setdefault(told.check, f"{told.check}:{told.way}" if there else told.check)
-            else:
-                said.append(f"{told.check} is not applied again: {_why(mine)}")
-        return tuple(chosen.values()), tuple(dict.fromkeys(said))
-
-    def _said(self, sentences: tuple[str, ...]) -> None:
-        """Say it on the story's screen, and as a notice where another is shown."""
-        from gpudoctor.screens.story import StoryScreen
-
-        self.board.telling.said = sentences
-        self.board.touch()
-        if not isinstance(self.screen, StoryScreen):
-            for sentence in sentences:
-                self.notify(one_line(sentence, 400), severity="warning", markup=False)
-
-
-def _why(mine: list[Finding]) -> str:
-    """Return why a check has nothing to apply now."""
-    if not mine:
-        return "it was not judged there"
-    verdict = mine[0].verdict
-    if verdict.status is Status.ISSUE:
-        return "gpudoctor does not change this itself"
-    if verdict.status is Status.UNKNOWN:
-        return f"it could not be told now: {verdict.summary}"
-    return f"it is no longer an issue: {verdict.summary}"

@@ -80,15 +80,20 @@ class Transacting(Auditing):
         self._in_turn(partial(self._apply_asked, event.plan))
 
     async def _apply_asked(self, plan: Plan) -> None:
+        from gpudoctor.screens.ask import ALSO, AskScreen
         from gpudoctor.screens.questions import apply_question, unproven_question
 
-        yes = "Apply" if plan.steps else "Accept"
-        if not await self._agree(f"{yes}?", apply_question(plan, self.board), yes):
+        yes, also = "Apply" if plan.steps else "Accept", self._also(plan)
+        question = apply_question(plan, self.board, self._also_words() if also else "")
+        answer = await self._answer(AskScreen(f"{yes}?", question, yes, also=also))
+        if not answer:
             return
         unproven = [step for step in plan.steps if step.unproven]
         if unproven and not await self._agree("Sure?", unproven_question(unproven), yes):
             return
         if not plan.steps and not await self._accepted(plan):
+            return
+        if answer == ALSO and not await self._measured_before(plan):
             return
         applying = applying_plan(plan, self.board.chosen)
         self.board.chosen, self.board.plan = (), None
@@ -96,6 +101,18 @@ class Transacting(Auditing):
         if plan.steps:
             self.board.applying = applying
             self._start(applying, partial(self._apply, applying))
+
+    def _also(self, plan: Plan) -> str:
+        """Return what a third answer to whether to apply is called; nothing where there is none."""
+        return ""
+
+    def _also_words(self) -> str:
+        """Return what the third answer does, in a sentence."""
+        return ""
+
+    async def _measured_before(self, plan: Plan) -> bool:
+        """Do what the third answer wants before a plan is applied; return whether it was done."""
+        return True
 
     async def _apply(self, applying: Applying) -> None:
         await self._transactor.apply(applying)

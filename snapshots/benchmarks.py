@@ -18,10 +18,12 @@ from gpudoctor.model.bench import (
     Level,
     Request,
     Serving,
+    Witness,
 )
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.place import parse_container
 from gpudoctor.model.probe import Side
+from gpudoctor.snapshots.clones import are_two
 from gpudoctor.snapshots.store import machine_folder, write_whole
 from gpudoctor.text import one_line
 
@@ -42,13 +44,18 @@ def keep_run(run: BenchRun) -> Path:
     return path
 
 
-def kept_runs(machine_id: str, label: str) -> Iterator[BenchRun]:
-    """Yield a machine's runs, newest first; a file that is damaged or newer is left out."""
+def kept_runs(machine_id: str, label: str, system_uuid: str = "") -> Iterator[BenchRun]:
+    """Yield a machine's runs, newest first; a file that is damaged or newer is left out.
+
+    So is a run of a clone: of the machine id, but known to have another system UUID.
+    """
     for path in sorted(machine_folder(machine_id, label).glob("*-bench-*.toml"), reverse=True):
         try:
-            yield load_run(path.read_bytes(), path.name)
+            run = load_run(path.read_bytes(), path.name)
         except (OSError, Refusal):
             continue
+        if not are_two(run.system_uuid, system_uuid):
+            yield run
 
 
 def dump_run(run: BenchRun) -> bytes:
@@ -65,6 +72,7 @@ def dump_run(run: BenchRun) -> bytes:
     table = {
         "schema": SCHEMA,
         **{name: getattr(run, name) for name in _PLAIN},
+        "system_uuid": run.system_uuid,
         "remarks": list(run.remarks),
         "levels": _packed(run.levels),
         "serving": serving,
@@ -73,6 +81,7 @@ def dump_run(run: BenchRun) -> bytes:
             "fixed": sorted(run.conditions.fixed),
             "readings": dict(run.conditions.readings),
         },
+        "witnesses": [asdict(one) for one in run.witnesses],
     }
     return b"# gpudoctor benchmark\n" + tomli_w.dumps(table).encode()
 
@@ -99,6 +108,7 @@ def _run(table: Mapping[str, Any]) -> BenchRun:
     )
     return BenchRun(
         **{name: table[name] for name in _PLAIN},
+        system_uuid=str(table.get("system_uuid", "")),
         serving=serving,
         remarks=tuple(map(str, table["remarks"])),
         levels=_unpacked(table["levels"]),
@@ -107,7 +117,16 @@ def _run(table: Mapping[str, Any]) -> BenchRun:
             frozenset(map(str, conditions["fixed"])),
             {str(k): str(v) for k, v in conditions["readings"].items()},
         ),
+        witnesses=tuple(map(_witness, table.get("witnesses", ()))),
     )
+
+
+def _witness(row: Mapping[str, Any]) -> Witness:
+    texts = {name: str(row[name]) for name in ("name", "unit", "how", "beside", "unknown")}
+    values, labels = tuple(map(float, row["values"])), tuple(map(str, row["labels"]))
+    if bool(values) == bool(texts["unknown"]) or (labels and len(labels) != len(values)):
+        raise ValueError("a direct measurement in it has lost values")
+    return Witness(**texts, values=values, labels=labels)
 
 
 def _packed(levels: tuple[Level, ...]) -> str:

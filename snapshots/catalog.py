@@ -7,12 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.snapshot import SnapshotHead, Unreadable
 from gpudoctor.recording import RecordedAudit, load
+from gpudoctor.snapshots.clones import machines, own
 from gpudoctor.snapshots.head import head_of, read_plain, when
-from gpudoctor.snapshots.notes import SUFFIX, note_in
-from gpudoctor.snapshots.store import in_store, is_folder_name, state_home
+from gpudoctor.snapshots.notes import SUFFIX, note_of
+from gpudoctor.snapshots.store import in_store, is_folder_name, machine_folder, state_home
 from gpudoctor.text import one_line
 
 LAST = "last"
@@ -53,8 +55,9 @@ def heads(folder: Path) -> tuple[list[SnapshotHead], list[Unreadable]]:
 def reached(known: Iterable[SnapshotHead], host: str | None) -> list[SnapshotHead]:
     """Return the snapshots of the machines once reached by this name; all for None."""
     known = list(known)
-    machines = {Path(head.path).parent for head in known if head.label == host}
-    return [head for head in known if host is None or Path(head.path).parent in machines]
+    of = machines(known)
+    mine = {of[head.path] for head in known if head.label == host}
+    return [head for head in known if host is None or of[head.path] in mine]
 
 
 def named(name: str, host: str | None) -> SnapshotHead:
@@ -74,6 +77,20 @@ def named(name: str, host: str | None) -> SnapshotHead:
             if other not in mine:
                 raise WrongUsage(f"{other.id} is of {other.label}, not of {host}") from None
         raise
+
+
+def last_of(result: AuditResult) -> SnapshotHead:
+    """Return the newest snapshot of the very machine that an audit read. Raises WrongUsage."""
+    who, label = result.identity, one_line(result.label)
+    mine = own(heads(machine_folder(who.machine_id, result.label))[0], label, who)
+    if mine:
+        return mine[0]
+    known, unreadable = all_heads()
+    if reached(known, label):
+        why = f"the snapshots kept of {label} are of another machine than the one that answers now"
+    else:
+        why = why_none(known, unreadable, label)
+    raise WrongUsage(f"{why}: `gpudoctor snapshot list` tells")
 
 
 def why_none(
@@ -158,12 +175,12 @@ def _found(path: Path, beside: set[str]) -> _Found:
     shown = one_line(path.name, 80)
     raw, written = read_plain(path, shown)
     head = head_of(raw, path, shown)
-    noted = head.id + SUFFIX in beside
+    noted = path.name + SUFFIX in beside
     return written, _with_note(head, path) if noted else head
 
 
 def _with_note(head: SnapshotHead, path: Path) -> SnapshotHead:
-    return replace(head, note=note_in(path.parent, head.id))
+    return replace(head, note=note_of(path))
 
 
 def _of_file(name: str) -> SnapshotHead:

@@ -12,8 +12,9 @@ from gpudoctor.snapshots.diff_gpus import Places, by_uuid, named_alike
 from gpudoctor.snapshots.diff_groups import grouped, unread_grouped
 from gpudoctor.snapshots.diff_remarks import is_same_machine, remarks
 
-# The kernel's own share of memory differs from kernel to kernel; a missing module is far more.
-_SIZE, _NEAR = re.compile(r"(\d+\.\d{2}) GiB"), 0.01
+# The kernel's own share of memory differs from boot to boot, on small NUMA nodes by some percent of
+# them; a missing module is far more.
+_SIZE, _NEAR, _NEAR_GIB = re.compile(r"(\d+\.\d{2}) GiB"), 0.01, 0.1
 _ORDER = (
     "GPU", "driver", "module nvidia", "device major", "firmware", "kernel", "memory", "NUMA",
     "CPU", "power supply", "RDMA", "PCI", "IOMMU", "vm", "transparent huge pages", "policy",
@@ -130,7 +131,8 @@ def _near(before: str, after: str) -> bool:
     then, now = _SIZE.fullmatch(before), _SIZE.fullmatch(after)
     if then is None or now is None:
         return False
-    return abs(float(then[1]) - float(now[1])) <= _NEAR * max(float(then[1]), float(now[1]))
+    one, other = float(then[1]), float(now[1])
+    return abs(one - other) <= max(_NEAR * max(one, other), min(_NEAR_GIB, 0.1 * min(one, other)))
 
 
 def _why_unread(side: Compared, name: Name, value: Value) -> str:

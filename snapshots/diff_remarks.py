@@ -1,19 +1,29 @@
 """What the two heads of a diff say before anything is compared, as sentences."""
 
 from gpudoctor.model.snapshot import Kind, SnapshotHead
+from gpudoctor.snapshots.clones import are_two
 from gpudoctor.snapshots.head import when
 
 
 def is_same_machine(old: SnapshotHead, new: SnapshotHead) -> bool:
-    """Return whether both are of one machine, by machine id; where one has none, by hostname."""
+    """Return whether both are of one machine, by machine id; where one has none, by hostname.
+
+    Two system UUIDs are two machines, whatever the image says that both were cloned from.
+    """
     then, now = old.identity, new.identity
     if old.simulated != new.simulated:
         return False
     if then.machine_id and now.machine_id:
-        return then.machine_id == now.machine_id
+        return then.machine_id == now.machine_id and not _clones(old, new)
     if then.hostname and now.hostname:
         return then.hostname == now.hostname
     return True
+
+
+def _clones(old: SnapshotHead, new: SnapshotHead) -> bool:
+    then, now = old.identity, new.identity
+    same = then.machine_id != "" and then.machine_id == now.machine_id
+    return same and are_two(then.system_uuid, now.system_uuid)
 
 
 def remarks(old: SnapshotHead, new: SnapshotHead) -> tuple[str, ...]:
@@ -37,6 +47,12 @@ def remarks(old: SnapshotHead, new: SnapshotHead) -> tuple[str, ...]:
 def _machines(old: SnapshotHead, new: SnapshotHead) -> str:
     if old.simulated != new.simulated:
         return "one of the two is the simulated demo host, which is no machine"
+    if _clones(old, new):
+        uuids = (head.identity.system_uuid for head in (old, new))
+        return (
+            "two machines (clones: one machine id, two system UUIDs, {} and {}), or one of which "
+            "the board was replaced: counters are not compared"
+        ).format(*uuids)
     if not is_same_machine(old, new):
         names = (head.identity.hostname or head.label for head in (old, new))
         return "two different machines ({} and {}): counters are not compared".format(*names)

@@ -14,7 +14,14 @@ from typing import Any
 from gpudoctor.model.audited import Identity
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import Kind, SnapshotHead
-from gpudoctor.recording import SCHEMA, RecordedAudit, is_recording, load, what_is_wrong
+from gpudoctor.recording import (
+    SCHEMA,
+    RecordedAudit,
+    identity_in,
+    is_recording,
+    load,
+    what_is_wrong,
+)
 from gpudoctor.text import one_line
 
 _TOP = re.compile(rb'[^\n]*\nschema = (\d{1,9})\nchecksum = "sha256:([0-9a-f]{64})"\n')
@@ -105,9 +112,14 @@ def _head(table: Mapping[str, Any], path: Path, size: int, altered: bool) -> Sna
         kind=Kind(table["kind"]),
         path=str(path),
         size=size,
-        identity=Identity(**{f.name: one_line(str(table[f.name])) for f in fields(Identity)}),
+        identity=safe_identity(identity_in(table)),
         transaction=one_line(str(table["transaction"])),
         container=one_line(str(table["container"])),
         simulated=bool(table["simulated"]),
         altered=altered,
     )
+
+
+def safe_identity(who: Identity) -> Identity:
+    """Return who a host is as safe text: a file may have been edited."""
+    return Identity(**{f.name: one_line(getattr(who, f.name)) for f in fields(Identity)})

@@ -1,4 +1,7 @@
-"""What an operator noted about a snapshot: one small file a note, beside the snapshot."""
+"""What an operator noted about a snapshot: one small file a note, beside the snapshot.
+
+It is called as the snapshot's file with `.note`: copies of a file share its id, not its note.
+"""
 
 from pathlib import Path
 
@@ -20,7 +23,7 @@ def set_note(head: SnapshotHead, text: str) -> str:
     path = Path(head.path)
     if not in_store(path):
         raise Refusal(f"{path} is not in the store: notes are kept for snapshots that are", 1)
-    note = path.with_name(head.id + SUFFIX)
+    note = path.with_name(path.name + SUFFIX)
     kept = one_line(text, LONGEST)
     if kept:
         write_whole(note, f"{kept}\n".encode())
@@ -32,19 +35,12 @@ def set_note(head: SnapshotHead, text: str) -> str:
     return ""
 
 
-def note_in(folder: Path, snapshot: str) -> str:
-    """Return the note about a snapshot in a folder; where it cannot be read, that it cannot."""
+def note_of(snapshot: Path) -> str:
+    """Return the note about a snapshot's file; where it cannot be read, that it cannot."""
     try:
-        raw, _ = read_plain(folder / (snapshot + SUFFIX), "it")
+        raw, _ = read_plain(snapshot.with_name(snapshot.name + SUFFIX), "it")
         return one_line(raw[: 4 * LONGEST + 1], LONGEST)
     except FileNotFoundError:
         return ""
     except Refusal as refusal:
         return f"(its note cannot be read: {refusal.sentence})"
-
-
-def notes(folder: Path) -> dict[str, str]:
-    """Return the notes in a machine's folder, by the snapshot's id."""
-    names = sorted(path.name for path in folder.glob(f"*{SUFFIX}"))
-    ids = [name.removesuffix(SUFFIX) for name in names]
-    return {name: note_in(folder, name) for name in ids}

@@ -99,6 +99,7 @@ def dump(record: PlanRecord) -> bytes:
         "label": record.label,
         "operator": record.operator,
         "machine_id": record.machine_id,
+        "system_uuid": record.system_uuid,
         "boot_id": record.boot_id,
         "applied": record.applied,
         "step": [_step_table(step) for step in record.steps],
@@ -127,7 +128,8 @@ def record_of(table: Mapping[str, Any]) -> PlanRecord:
     names = ("id", "label", "operator", "machine_id", "boot_id", "applied")
     plain = {name: str(table[name]) for name in names}
     datetime.fromisoformat(plain["applied"])
-    return PlanRecord(**plain, steps=tuple(_kept_step(step) for step in table["step"]))
+    steps = tuple(_kept_step(step) for step in table["step"])
+    return PlanRecord(**plain, steps=steps, system_uuid=str(table.get("system_uuid", "")))
 
 
 def _read(path: Path) -> PlanRecord | None:
@@ -149,6 +151,7 @@ def _record(plan: Plan) -> PlanRecord:
         plan.boot_id,
         now,
         tuple(_step(step) for step in plan.steps),
+        plan.system_uuid,
     )
 
 

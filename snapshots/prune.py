@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gpudoctor.model.error import Refusal
 from gpudoctor.model.snapshot import SnapshotHead
+from gpudoctor.model.story import PlanRecord
+from gpudoctor.snapshots.clones import Machine, are_two, machines
 from gpudoctor.snapshots.epochs import epoch
 from gpudoctor.snapshots.head import when
 from gpudoctor.snapshots.notes import SUFFIX
@@ -58,12 +60,12 @@ def _old(
     heads: Sequence[SnapshotHead], keep: int | None, older_days: float | None, now: datetime
 ) -> list[SnapshotHead]:
     """Return what is beyond the count and the age given, on its own machine."""
-    counted: dict[Path, int] = {}
-    old = []
+    counted: dict[Machine, int] = {}
+    old, of = [], machines(heads)
     for head in heads:
-        folder = Path(head.path).parent
-        counted[folder] = counted.get(folder, 0) + (not _no_age(head, now))
-        too_many = keep is None or counted[folder] > keep
+        machine = of[head.path]
+        counted[machine] = counted.get(machine, 0) + (not _no_age(head, now))
+        too_many = keep is None or counted[machine] > keep
         if too_many and _too_old(head, older_days, now):
             old.append(head)
     return old
@@ -90,14 +92,15 @@ def _why_kept(
     return _no_age(head, now) or needed.get(head.path, "")
 
 
-def _needed(heads: Iterable[SnapshotHead], now: datetime) -> dict[str, str]:
+def _needed(heads: Sequence[SnapshotHead], now: datetime) -> dict[str, str]:
     """Return, by path, why a story needs a snapshot: of each machine's, the newest first."""
-    by_folder: dict[Path, list[SnapshotHead]] = {}
+    by_machine: dict[Machine, list[SnapshotHead]] = {}
+    of = machines(heads)
     for head in heads:
         if not _no_age(head, now):
-            by_folder.setdefault(Path(head.path).parent, []).append(head)
+            by_machine.setdefault(of[head.path], []).append(head)
     found = {}
-    for mine in by_folder.values():
+    for mine in by_machine.values():
         if told := epoch(mine, mine[0].identity.boot_id):
             why = "the last of the boot before: what the reboot took is told against it"
             found[told.since.path] = why
@@ -109,20 +112,33 @@ def ended_by_reboot(heads: Sequence[SnapshotHead]) -> set[str]:
     """Return the transactions of which a reboot seen since left nothing to undo.
 
     `heads` are newest first. Known from the plan record alone: nothing of it outlives a reboot,
-    and the newest snapshot by its host's name is of another boot: clones may share a machine id.
+    and the newest snapshot of its host is of another boot: clones may share a machine id.
     """
-    newest: dict[tuple[Path, str], SnapshotHead] = {}
     now = datetime.now(UTC)
+    newest: dict[tuple[Machine, str], SnapshotHead] = {}
+    of = machines(heads)
     for head in (one for one in heads if not _no_age(one, now)):
-        newest.setdefault((Path(head.path).parent, head.label), head)
+        newest.setdefault((of[head.path], head.label), head)
+    by_folder: dict[Path, list[SnapshotHead]] = {}
+    for ((folder, _), _label), head in newest.items():
+        by_folder.setdefault(folder, []).append(head)
     return {
         record.id
-        for (folder, label), head in newest.items()
+        for folder, some in by_folder.items()
         for record in records_in(folder)
-        if record.label == label
-        if record.boot_id and head.identity.boot_id not in {"", record.boot_id}
+        if _was_rebooted(record, some)
         if not any(item.lasting for step in record.steps for item in step.items)
     }
+
+
+def _was_rebooted(record: PlanRecord, newest: Iterable[SnapshotHead]) -> bool:
+    """Return whether all of the newest snapshots that may be of its host are of another boot."""
+    boots = [
+        head.identity.boot_id
+        for head in newest
+        if head.label == record.label and not are_two(head.identity.system_uuid, record.system_uuid)
+    ]
+    return bool(record.boot_id and boots) and not {"", record.boot_id} & {*boots}
 
 
 def remove(head: SnapshotHead) -> None:
@@ -130,7 +146,7 @@ def remove(head: SnapshotHead) -> None:
     path = Path(head.path)
     try:
         path.unlink(missing_ok=True)
-        path.with_name(head.id + SUFFIX).unlink(missing_ok=True)
+        path.with_name(path.name + SUFFIX).unlink(missing_ok=True)
     except OSError as error:
         raise Refusal(f"{path.name} cannot be removed ({error.strerror})", 1) from error
 

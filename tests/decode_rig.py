@@ -14,7 +14,7 @@ from gpudoctor.hosts.local import LocalTransport
 from gpudoctor.hosts.target import LiveTarget
 
 _APART = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$0" "$@"')
-_START = Path(__file__).parent / "decode_server/start.sh"
+SERVER = Path(__file__).parent / "decode_server"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def running_decode_server(*options: str, apart: bool = False) -> Iterator[Decode
 
     `apart`, it has a network of its own, as in a container (as root, and installed before).
     """
-    words = [*(_APART if apart else ()), str(_START), *options]
+    words = [*(_APART if apart else ()), str(SERVER / "start.sh"), *options]
     started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert started.stdout and started.stderr
     try:

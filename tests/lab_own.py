@@ -27,18 +27,13 @@ _LEFT_OUT = (
 ).split()
 
 
-def installed(lab: Lab) -> None:
-    """Copy the interpreter, its library and the package. Skips where it does not run there."""
+def interpreter(lab: Lab) -> None:
+    """Copy the interpreter and its library. Skips where it does not run there."""
     base = Path(sys.base_prefix)
     version = Path(sysconfig.get_paths()["stdlib"]).relative_to(base)
     wanted = [f"bin/{Path(PYTHON).name}", str(version)]
     wanted += [f"lib/{_LIBRARY}"] if (base / "lib" / _LIBRARY).exists() else []
-    _sent(lab, base, wanted, [f"--exclude={name}" for name in _LEFT_OUT])
-    _sent(lab, ROOT, ["gpudoctor"], ["--exclude=__pycache__", "-h"])
-    for module in _NEEDED:
-        file = Path(str(module.__file__))
-        place = file.parent if file.name == "__init__.py" else file
-        _sent(lab, place.parent, [place.name], ["--exclude=__pycache__"])
+    sent(lab, base, wanted, *(f"--exclude={name}" for name in _LEFT_OUT))
     told = lab.run(
         f"ln -sf {HOME}/lib/{_LIBRARY} /usr/local/lib/; ldconfig; {PYTHON} -c 'print(1)' || :"
     )
@@ -46,7 +41,18 @@ def installed(lab: Lab) -> None:
         pytest.skip("the Python of this machine does not run on the lab's")
 
 
-def _sent(lab: Lab, folder: Path, names: list[str], options: list[str]) -> None:
+def installed(lab: Lab) -> None:
+    """Copy the interpreter and the package. Skips where the interpreter does not run there."""
+    interpreter(lab)
+    sent(lab, ROOT, ["gpudoctor"], "--exclude=__pycache__", "-h")
+    for module in _NEEDED:
+        file = Path(str(module.__file__))
+        place = file.parent if file.name == "__init__.py" else file
+        sent(lab, place.parent, [place.name], "--exclude=__pycache__")
+
+
+def sent(lab: Lab, folder: Path, names: list[str], *options: str) -> None:
+    """Copy what lies in a folder here into HOME there; options are tar's."""
     packed = ["tar", "-C", str(folder), *options, "-czf", "-", *names]
     command = f"mkdir -p {HOME} && tar -xzf - -C {HOME}"
     line = ["ssh", "-F", str(lab.config), "lab", command]

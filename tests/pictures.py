@@ -135,6 +135,27 @@ def _page(app: GpuDoctor) -> bool:
     return app.board.page.read is not None
 
 
+def _found(app: GpuDoctor) -> bool:
+    return bool(app.board.bench.engines) and not app.board.bench.looking
+
+
+def _measuring(app: GpuDoctor) -> bool:
+    going = app.board.bench.going
+    return going is not None and going.progress is not None and going.progress.done == 2
+
+
+def _measured(app: GpuDoctor) -> bool:
+    return app.board.bench.going is None and app.board.bench.shown is not None
+
+
+def _weighing(app: GpuDoctor) -> bool:
+    return any(one.going and one.going.progress for one in app.board.bench.weighed.values())
+
+
+def _weighed(app: GpuDoctor) -> bool:
+    return any(one.told is not None for one in app.board.bench.weighed.values())
+
+
 _SMALL, _USUAL, _LARGE = (80, 24), (160, 45), (200, 60)
 _ONE: list[Step] = ["2", _choose("kern-numa-balancing", "kern-swappiness")]
 _MANY: list[Step] = [
@@ -144,6 +165,18 @@ _MANY: list[Step] = [
 _RUNS: list[Step] = [*_MANY, "a", _asked, "y"]
 _RISKY: list[Step] = ["2", _choose("kern-dirty", "pcie-max-read-req"), "a", _asked, "y", _waits]
 _PAST: list[Step] = [*_ONE, "a", _asked, "y", _over, "escape", *_RISKY, "h", _listed]
+
+_BENCH: list[Step] = ["4", _found]
+_FULL: list[Step] = [*_BENCH, "f", _asked, "y", _measured]
+_FASTER: list[Step] = [
+    *_FULL,
+    "2",
+    _choose("kern-numa-balancing", "kern-cstate-exit:3", "kern-nmi-watchdog"),
+    "a",
+    _asked,
+    "y",
+    _waits,
+]
 
 PICTURES: dict[str, tuple[tuple[int, int], list[Step], str]] = {
     "audit-160x45": (_USUAL, [], ""),
@@ -179,6 +212,14 @@ PICTURES: dict[str, tuple[tuple[int, int], list[Step], str]] = {
     "before-reboot-80x24": (_SMALL, ["b", _page], ""),
     "lasts-160x45": (_USUAL, [*_ONE, "a", _asked, "y", _over, "m", _asked], ""),
     "lasts-80x24": (_SMALL, [*_ONE, "a", _asked, "y", _over, "m", _asked], ""),
+    "bench-160x45": (_USUAL, [*_BENCH, "g", _measured, "g", _measuring], ""),
+    "bench-80x24": (_SMALL, [*_BENCH, "g", _measured, "g", _measuring], ""),
+    "bench-light": (_USUAL, [*_FULL, "f", _asked, "y", _measured], "gpudoctor-light"),
+    "bench-told-80x24": (_SMALL, [*_FULL, "tab"], ""),
+    "bench-ask-80x24": (_SMALL, [*_BENCH, "f", _asked], ""),
+    "weighed-160x45": (_USUAL, [*_FASTER, "e", _weighed], ""),
+    "weighed-80x24": (_SMALL, [*_FASTER, "e", _weighed], ""),
+    "weighing-80x24": (_SMALL, [*_FASTER, "e", _weighing], ""),
     "help-160x45": (_USUAL, ["question_mark"], ""),
 }
 

@@ -9,11 +9,12 @@ A case is `tests/before_reboot/<name>.toml`: a host as in `tests/cases.py` (base
     [[never]]                 topic and status that no line has
 """
 
+import argparse
 import asyncio
 import json
 import tomllib
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ import pytest
 
 from gpudoctor.audit import run_audit
 from gpudoctor.before_reboot import READERS, page
-from gpudoctor.before_reboot.tunings import transaction_lines
+from gpudoctor.before_reboot.tunings import here, transaction_lines
 from gpudoctor.cli import main
+from gpudoctor.cli_ask import command
 from gpudoctor.hosts.recorded import RecordedTarget
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
 from gpudoctor.judging import Judging
@@ -146,8 +148,17 @@ def test_the_page_is_in_order_and_alike_in_every_form(name: str) -> None:
 def test_a_check_name_from_the_host_is_quoted() -> None:
     checks = ("swap", "$(reboot)")
     one = Transaction("20260101-000000-abcdef", State.APPLIED, "me", "", ("t",), checks, "b")
-    (line,) = transaction_lines([one])
+    (line,) = transaction_lines([one], here)
     assert line.commands[-1] == "gpudoctor fix swap '$(reboot)' --persist"
+
+
+def test_gpudoctors_own_commands_name_the_host() -> None:
+    args = argparse.Namespace(host="root@gpu1", container="lxc:101", ssh_config="my conf")
+    one = Transaction("20260101-000000-abcdef", State.APPLIED, "me", "", ("t",), ("swap",), "b")
+    told = page(_demo(), [one], partial(command, args))
+    typed = "gpudoctor --host root@gpu1 --container lxc:101 --ssh-config 'my conf'"
+    again = [f"{typed} rollback {one.id}", f"{typed} fix swap --persist"]
+    assert again in [list(line.commands) for line in told.lines]
 
 
 def test_every_topic_has_a_case_of_each_kind() -> None:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,9 @@ from gpudoctor.bench.listening import Listening, addresses, listening_text, pars
 from gpudoctor.bench.way import NAMESPACE
 from gpudoctor.formats.engines import Engine
 from gpudoctor.formats.serving import Server
+from gpudoctor.hosts.local import LocalTransport
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
+from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.intake import recorded_target
 from gpudoctor.model import Side
 from gpudoctor.model.audited import AuditResult
@@ -189,6 +192,24 @@ async def test_a_server_with_a_network_of_its_own_is_found_and_measured(
             requests, _ = await beside.job(bodies(mine, 2, 32, 0), 1)
     assert [r.tokens for r in requests] == [32, 32]
     assert decode_server.pid in {one.pid for one in found}
+
+
+async def test_loopback_is_the_chosen_containers_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for Docker's client, whose container shows the processes of this machine."""
+    if os.geteuid() != 0:
+        pytest.skip("makes a network namespace: only as root")
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\n[ "$1 $2 $3" = "exec -i box" ] || exit 9\nshift 3;exec "$@"\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    target = LiveTarget(LocalTransport(), ContainerRef("docker", "box"))
+    with running_decode_server("--title", "llama-server", apart=True) as server:
+        with pytest.raises(Refusal, match="nothing answers at"):
+            await find(here(), NOTHING, server.url)
+        (found,) = await find(target, NOTHING, server.url)
+    assert (found.pid, found.side, found.kind) == (server.pid, Side.CONTAINER, "llama.cpp")
 
 
 async def test_a_demo_host_has_its_simulated_engine_and_a_recording_none() -> None:

@@ -1,5 +1,6 @@
 """Kept benchmarks: what is read is what was written; what is damaged is left out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,22 @@ def test_it_reads_as_it_was_written() -> None:
     path = keep_run(RUN)
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(kept_runs(RUN.machine_id, RUN.label)) == [RUN]
+
+
+def test_a_run_of_a_clone_is_left_out() -> None:
+    """One that tells no system UUID counts, as do all where the machine tells none."""
+    mine, old = replace(RUN, system_uuid="u-1"), replace(RUN, id="old")
+    for run in (mine, old, replace(RUN, id="clone", system_uuid="u-2")):
+        keep_run(run)
+    found = kept_runs(RUN.machine_id, RUN.label, "u-1")
+    assert sorted(found, key=lambda run: run.id) == [mine, old]
+    assert len(list(kept_runs(RUN.machine_id, RUN.label))) == 3
+
+
+def test_a_run_without_a_system_uuid_is_read() -> None:
+    raw = dump_run(RUN)
+    assert b'system_uuid = ""\n' in raw
+    assert load_run(raw.replace(b'system_uuid = ""\n', b""), "it") == RUN
 
 
 def test_what_is_damaged_or_newer_is_left_out() -> None:

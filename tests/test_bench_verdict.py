@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpudoctor.bench.verdict import compare, drift, ratio_interval
+from gpudoctor.bench.verdict import APPLIED, compare, drift, ratio_interval
 from gpudoctor.model.bench import (
     BenchRun,
     Block,
@@ -70,12 +70,26 @@ def test_the_interval_is_the_same_each_time() -> None:
     assert ratio_interval(before, after) == ratio_interval(before, after)
 
 
-def test_two_runs_before_tell_how_well_the_host_repeats() -> None:
+def test_runs_before_tell_how_well_the_host_repeats() -> None:
     first, second, after = run(0.010, 0, 1), run(0.0108, 0, 2), run(0.0113, 0, 3)
     alone = compare([second], after)
-    assert alone.judgement is Judgement.SLOWER and alone.margin == 0.02
-    both = compare([first, second], after)
-    assert both.margin == pytest.approx(0.08) and both.judgement is not Judgement.SLOWER
+    assert alone.margin == 0.05 and alone.judgement is Judgement.INCONCLUSIVE
+    assert "one run before" in alone.flags[0]
+    twice = compare([second, second], after)
+    assert twice.margin == 0.02 and twice.judgement is Judgement.SLOWER and not twice.flags
+    three = compare([first, second, second], after)
+    assert three.margin == pytest.approx(0.08) and three.judgement is Judgement.INCONCLUSIVE
+
+
+def test_runs_before_an_earlier_change_tell_nothing_of_repeating() -> None:
+    def applied(one: BenchRun, what: str) -> BenchRun:
+        return replace(one, conditions=Conditions({APPLIED: what}))
+
+    slow, fast = applied(run(0.014, 0, 1), "none"), applied(run(0.010, 0, 2), "T1")
+    again, after = applied(run(0.010, 0, 3), "T1"), applied(run(0.006, 0, 4), "T1, T2")
+    told = compare([slow, fast, again], after)
+    assert told.margin == 0.02 and told.judgement is Judgement.FASTER
+    assert told.flags == (f"{APPLIED}: T1, then T1, T2",)
 
 
 def test_drift_is_told_and_nothing_claimed() -> None:

@@ -12,7 +12,8 @@ from gpudoctor.model.error import Refusal, WrongUsage
 from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.recording import dump
 from gpudoctor.snapshots.catalog import all_heads, find, folders, heads, load_head, reached
-from gpudoctor.snapshots.notes import notes, set_note
+from gpudoctor.snapshots.notes import set_note
+from gpudoctor.snapshots.prune import remove
 from gpudoctor.snapshots.store import machine_folder, state_home
 from tests.snapshot_rig import MACHINE, OTHER, altered, audit, kept
 
@@ -252,11 +253,25 @@ def test_a_note_is_kept_beside_and_taken_away() -> None:
     )
     ((noted,), _) = heads(folder())
     assert len(noted.note) == 200 and find(head.path, []).note == noted.note
-    assert notes(folder()) == {head.id: noted.note}
-    assert (folder() / f"{head.id}.note").stat().st_mode & 0o777 == 0o600
+    assert Path(f"{head.path}.note").stat().st_mode & 0o777 == 0o600
     set_note(noted, "")
-    assert heads(folder())[0] == [head] and notes(folder()) == {}
+    assert heads(folder())[0] == [head] and not [*folder().glob("*.note")]
     set_note(head, "")  # twice is no fault
+
+
+def test_a_copy_of_a_snapshot_has_a_note_of_its_own() -> None:
+    head = kept(audit())
+    copy = Path(head.path).with_name("copy.toml")
+    copy.write_bytes(Path(head.path).read_bytes())
+    set_note(head, "the first")
+    assert [one.note for one in heads(folder())[0] if one.path == str(copy)] == [""]
+    set_note(find(str(copy), []), "the copy")
+    assert {one.path: one.note for one in heads(folder())[0]} == {
+        head.path: "the first",
+        str(copy): "the copy",
+    }
+    remove(find(str(copy), []))
+    assert [one.note for one in heads(folder())[0]] == ["the first"]
 
 
 def test_a_note_about_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -269,10 +284,10 @@ def test_a_note_about_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_a_note_that_cannot_be_read_says_so() -> None:
     head = kept(audit())
-    (folder() / f"{head.id}.note").mkdir()
+    Path(f"{head.path}.note").mkdir()
     assert "its note cannot be read" in heads(folder())[0][0].note
-    (folder() / f"{head.id}.note").rmdir()
-    os.mkfifo(folder() / f"{head.id}.note")  # nobody writes to it
+    Path(f"{head.path}.note").rmdir()
+    os.mkfifo(f"{head.path}.note")  # nobody writes to it
     assert "its note cannot be read" in heads(folder())[0][0].note
 
 

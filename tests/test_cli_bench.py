@@ -67,5 +67,7 @@ def test_a_real_server_is_measured_and_compared_with_the_run_before(
     second = BenchModel.model_validate_json(told)
     assert second.tokens_asked == first.tokens_asked
     assert second.verdict is not None and second.verdict.judgement != "not comparable"
+    (waking,) = second.witnesses
+    assert waking.now is not None and waking.before == first.witnesses[0].now and waking.moved
     assert len(list(state_home().glob("*/*-bench-*.toml"))) == 2
     assert json.loads(told)["version"] == 1

@@ -13,7 +13,6 @@ from gpudoctor.model.error import HostUnreachable, Refusal
 from gpudoctor.model.plan import State, Transaction
 from gpudoctor.model.snapshot import Kind
 from gpudoctor.snapshots.catalog import all_heads
-from gpudoctor.snapshots.store import machine_folder
 from tests.cli_rig import machine_of
 from tests.snapshot_rig import MACHINE, OTHER, answer, audit, audits, kept, run
 
@@ -173,4 +172,5 @@ async def test_a_live_target_is_asked_for_what_stands(monkeypatch: pytest.Monkey
     """Without stubs: the simulated machine has no transaction, and tells its machine id."""
     machine = machine_of({"/etc/machine-id": f"{MACHINE}\n"})
     args = argparse.Namespace(make_target=lambda: SimulatedTarget(machine, NO_WAIT))
-    assert await _standing(args) == (machine_folder(MACHINE, ""), set())
+    seen, standing = await _standing(args)
+    assert (seen.identity.machine_id, standing) == (MACHINE, set())

@@ -1,7 +1,9 @@
 """`gpudoctor snapshot`: take, list, show, tag; each as text and as JSON."""
 
+import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +11,10 @@ import pytest
 
 from gpudoctor.cli import main
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import HostUnreachable
+from gpudoctor.model.error import HostUnreachable, Refusal
 from gpudoctor.model.snapshot import Kind
 from gpudoctor.snapshots.catalog import all_heads
-from gpudoctor.snapshots.notes import notes, set_note
+from gpudoctor.snapshots.notes import set_note
 from gpudoctor.snapshots.store import machine_folder, state_home
 from tests.snapshot_rig import MACHINE, OTHER, altered, answer, audit, audits, kept, run
 
@@ -63,15 +65,65 @@ def test_take_at_boot_and_an_incomplete_one_is_kept_and_said(
     assert "INCOMPLETE then: the connection was lost" in run(capsys, "show", "last")[1]
 
 
-def test_a_store_that_cannot_be_written_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    audits(monkeypatch, audit())
+def store_is_a_file() -> None:
     state_home().parent.mkdir(parents=True)
     state_home().write_text("in the way")
-    code, out, err = run(capsys, "take")
+
+
+def folder_is_a_file() -> None:
+    machine_folder(MACHINE, "").parent.mkdir(parents=True)
+    machine_folder(MACHINE, "").write_text("in the way")
+
+
+def store_is_read_only() -> None:
+    os.environ["XDG_STATE_HOME"] = "/sys"  # not even root makes a folder there
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("spoil", [store_is_a_file, folder_is_a_file, store_is_read_only, None])
+def test_a_store_that_cannot_be_written_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: Callable[[], None] | None,
+) -> None:
+    audits(monkeypatch, audit())
+    monkeypatch.setenv("XDG_STATE_HOME", os.environ["XDG_STATE_HOME"])  # put back afterwards
+    if spoil is None:
+        monkeypatch.setattr("gpudoctor.snapshots.store.os.fsync", full)
+    else:
+        spoil()
+    code, out, err = run(capsys, "take", "--note", "x")
     assert (code, out) == (1, "") and "where snapshots are kept, cannot be written" in err
     assert err.count("\n") == 1
+    assert spoil is not None or not [*machine_folder(MACHINE, "").iterdir()]
+
+
+def test_an_audit_goes_on_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    store_is_a_file()
+    assert main(["audit", "--demo"]) == 1
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err and not said.err
+
+
+def test_a_note_that_cannot_be_kept_loses_no_snapshot(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> str:
+        raise Refusal("/store cannot be written (No space left on device)", 1)
+
+    audits(monkeypatch, audit())
+    monkeypatch.setattr("gpudoctor.cli_snapshot.set_note", refuse)
+    code, out, err = run(capsys, "take", "--note", "x")
+    (head,) = all_heads()[0]
+    assert code == 3 and out.startswith(f"{head.id}: snapshot of root@gpu1") and not err
+    assert "WITHOUT ITS NOTE: the note was not kept: /store cannot be written" in out
+    assert f"`gpudoctor snapshot tag {head.id} NOTE` tries again" in out
+    said = answer(capsys, "take", "--note", "x")
+    assert said["exit_code"] == 3 and "the note was not kept" in said["note_problem"]
+    assert not said["incomplete"]
 
 
 def test_an_unreachable_host_is_3(
@@ -218,4 +270,4 @@ def test_tag(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "tag", "last", "a  b") == (0, f"{head.id}: note: a b\n", "")
     assert answer(capsys, "tag", head.id[:5], "c")["snapshot"]["note"] == "c"
     assert run(capsys, "tag", "last") == (0, f"{head.id}: no note\n", "")
-    assert notes(Path(head.path).parent) == {}
+    assert not [*Path(head.path).parent.glob("*.note")]

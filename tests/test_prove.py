@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 
+from gpudoctor import cli_target
 from gpudoctor.audit import run_audit
+from gpudoctor.bench import simulated
 from gpudoctor.bench.measure import Wish
 from gpudoctor.bench.run import FULL, Run
 from gpudoctor.capture import Captured, capture_chosen
@@ -16,7 +18,8 @@ from gpudoctor.hosts.simulated import SimulatedMachine
 from gpudoctor.hosts.simulated_target import NO_WAIT, SimulatedTarget, demo_machine
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.bench import Block, Failure, Judgement, Proof, Request
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.error import HostUnreachable, Refusal
+from gpudoctor.model.plan import StateMoved
 from gpudoctor.prove import Arm, provable, prove, rounds_within
 from gpudoctor.report_prove import ProofModel, plain
 from gpudoctor.transaction import transactions
@@ -112,6 +115,22 @@ def test_an_interruption_leaves_the_host_as_it_was(monkeypatch: pytest.MonkeyPat
     with pytest.raises(asyncio.CancelledError):
         rig.prove()
     assert turns and rig.state() == before
+    assert asyncio.run(transactions(rig.target())) == []
+
+
+def test_a_host_that_is_lost_is_said_to_take_the_fix_back_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(*_: object) -> AsyncIterator[StateMoved]:
+        none: tuple[StateMoved, ...] = ()
+        for move in none:
+            yield move
+        raise HostUnreachable("the connection was lost")
+
+    monkeypatch.setattr("gpudoctor.prove.undo", lost)
+    with pytest.raises(Refusal, match="was lost: the host itself takes 2.* back, within") as told:
+        Rig([NUMA]).prove()
+    assert told.value.code == 5
 
 
 def test_an_engine_that_dies_ends_it_and_what_was_measured_stays(
@@ -131,6 +150,27 @@ def test_an_engine_that_dies_ends_it_and_what_was_measured_stays(
     proof = rig.prove()
     assert "answered no more" in proof.stopped and rig.state() == before
     assert len(proof.off) + len(proof.proved[0].blocks) == 9
+
+
+def test_a_proof_that_was_cut_short_says_so_and_applies_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def dead(run: Run, streams: int = 1) -> Block:
+        return Block((Request(failure=Failure("unreachable")),))
+
+    monkeypatch.setattr(Run, "block", dead)
+    assert main(["prove", NUMA, "--demo", "--yes", "--keep", "faster"]) == 3
+    assert "stopped early: the engine answered no more" in capsys.readouterr().out
+
+
+def test_turns_that_cannot_be_tidied_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(*_: object, **__: object) -> None:
+        raise Refusal("the target was not cleaned: busy", 1)
+
+    monkeypatch.setattr("gpudoctor.prove.clean", busy)
+    proof = Rig([NUMA]).prove(60)
+    assert proof.proved[0].comparison and not proof.stopped
+    assert "not cleaned: busy (`gpudoctor clean`" in plain(proof)
 
 
 def test_a_value_that_somebody_moved_meanwhile_drops_the_fix_and_is_left_alone() -> None:
@@ -185,3 +225,29 @@ def test_it_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     told = ProofModel.model_validate(json.loads(capsys.readouterr().out))
     assert told.simulated and told.proved[0].verdict is not None
     assert told.proved[0].blocks == told.rounds == told.blocks_without
+
+
+@pytest.mark.parametrize(("slow_on", "kept"), [("1", True), ("0", False)])
+def test_what_was_faster_is_kept_where_wished(
+    slow_on: str,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The engine is planted to be a fifth slower while the knob is on, or off."""
+
+    def planted(machine: SimulatedMachine) -> float:
+        return 0.012 if machine.text(KNOB) == slow_on else 0.010
+
+    machine = demo_machine()
+    monkeypatch.setattr(cli_target, "_demo_machine", lambda: machine)
+    monkeypatch.setattr(simulated, "seconds_per_token", planted)
+    assert main(["prove", NUMA, "--demo", "--yes", "--keep", "faster"]) == 0
+    said = capsys.readouterr().out
+    assert ("  faster: " in said) is kept and ("every value read back" in said) is kept
+    assert machine.text(KNOB) == ("0" if kept else "1")
+
+
+def test_json_of_the_proof_alone_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", NUMA, "--demo", "--yes", "--keep", "faster", "--json"]) == 2
+    assert "--keep applies fixes" in capsys.readouterr().err

@@ -9,27 +9,29 @@ import pytest
 from gpudoctor.app import GpuDoctor
 from gpudoctor.capture import Captured
 from gpudoctor.hosts.target import LiveTarget
-from gpudoctor.model import Evidence, OwnFile
+from gpudoctor.model import Evidence, OwnFile, Sysctl
 from gpudoctor.model.audited import AuditResult
-from gpudoctor.model.error import HostUnreachable, Refusal, UnknownHostKey
+from gpudoctor.model.error import AnotherMachine, HostUnreachable, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Item, ItemMoved, Plan, State, StateMoved, Step
 from gpudoctor.model.snapshot import Kind
-from gpudoctor.model.story import Fate, Story
+from gpudoctor.model.story import Fate, KeptItem, KeptStep, PlanRecord, Story
 from gpudoctor.screens.apply import ApplyScreen
 from gpudoctor.screens.ask import AskScreen
 from gpudoctor.screens.audit import AuditScreen
 from gpudoctor.screens.diff import DiffScreen
 from gpudoctor.screens.history import HistoryScreen
 from gpudoctor.screens.plan import PlanScreen
-from gpudoctor.screens.recollect import looked_back
+from gpudoctor.screens.recollect import LookedBack, looked_back
 from gpudoctor.screens.story import StoryScreen
+from gpudoctor.screens.story_text import told_content
 from gpudoctor.snapshots.catalog import heads
-from gpudoctor.snapshots.store import machine_folder
+from gpudoctor.snapshots.plans import dump
+from gpudoctor.snapshots.store import machine_folder, write_whole
 from tests.pictures import demo
 from tests.screen_change import Host, over, planned, scripted_host
 from tests.screen_host import HOSTILE, RESULT, ScriptedAudit, poisoned, scripted_target
 from tests.screen_past import DIFF, STORY, Past
-from tests.screen_pilot import ask, press, running, shown, wait_for
+from tests.screen_pilot import ask, press, running, shown, wait_for, wait_until_shown
 
 __all__ = ["scripted_host"]
 SIZES = [(80, 24), (200, 60)]
@@ -211,6 +213,16 @@ async def test_a_failing_look_is_silent_but_in_the_history(past: Past, fault: Ex
         assert isinstance(app.screen, HistoryScreen) and str(fault) in shown(app)
 
 
+async def test_another_machine_under_the_name_is_said_at_once(past: Past) -> None:
+    past.fault = AnotherMachine("gpu1 is another machine [x] than the one whose snapshots")
+    app = GpuDoctor(scripted_target)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await wait_for(pilot, lambda: "gpu1 is another machine [x] than the one" in shown(app))
+        assert isinstance(app.screen, AuditScreen)
+        await press(pilot, "h")
+        await wait_for(pilot, lambda: "no story could be told" in shown(app))
+
+
 async def test_the_look_comes_after_the_question_about_a_key(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +275,7 @@ async def test_no_login_where_the_store_holds_nothing() -> None:
         raise AssertionError("asked for a target")
 
     async with looked_back(never) as told:
-        assert told == (None, "", False)
+        assert told == LookedBack()
 
 
 # making it last
@@ -297,6 +309,110 @@ def lasting(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr("gpudoctor.plan.persistent", persistent)
     monkeypatch.setattr("gpudoctor.plan.make_plan", plan)
     return host
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_was_put_back_reads_so(past: Past, host: Host, size: tuple[int, int]) -> None:
+    app = GpuDoctor(scripted_target)
+    async with running(app, size) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, StoryScreen))
+        await ask(pilot, "a")
+        await over(pilot, app)
+        await press(pilot, "escape")
+        await wait_for(pilot, lambda: "✓ put back   sysctl kernel.numa_balancing = 0" in shown(app))
+        assert "✗ lost" not in shown(app) and "✓ 2 kept" in shown(app)
+        for words in ("✓ put back just now", "wanted 0, now 0", "change  20261130-1"):
+            await wait_until_shown(pilot, app, words)
+        await press(pilot, "t")
+        await ask(pilot, "u")
+        await wait_for(pilot, lambda: "undo 20261130-1" in host.kept.calls)
+        assert await over(pilot, app) is State.UNDONE
+        await press(pilot, "escape")
+        await wait_for(pilot, lambda: "✗ lost       sysctl kernel.numa_balancing = 0" in shown(app))
+        assert "it was put back, and taken back again just now" in shown(app)
+
+
+def test_values_that_are_alike_are_one_line() -> None:
+    """256 CPUs have the same governor; the one that has another comes first."""
+    values = tuple(
+        (f"cpu{n}", "performance", "powersave" if n == 1 else "performance") for n in range(256)
+    )
+    text = told_content(replace(STORY.told[1], values=values), False, 100).plain
+    one, more = "cpu1  wanted performance, now powersave", "cpu0 and 254 more  wanted performance"
+    assert 0 < text.index(one) < text.index(more) and "cpu9" not in text
+
+
+def kept_record(transaction: str) -> None:
+    """Keep the record of the transaction that set what the story tells of."""
+    change = Sysctl("kernel.numa_balancing", "0")
+    item = KeptItem("kernel.numa_balancing", "1", "0")
+    step = KeptStep("kern-numa-balancing", 1, "sysctl kernel.numa_balancing = 0", (item,), change)
+    record = PlanRecord(transaction, "gpu1", "ana", "m1", "b1", "2026-11-29T08:15:04", (step,))
+    write_whole(machine_folder("m1", "gpu1") / f"{transaction}.plan.toml", dump(record))
+
+
+async def test_what_was_kept_is_made_to_last_without_applying_it_again(
+    past: Past, lasting: Host
+) -> None:
+    kept = replace(STORY.told[1], fate=Fate.KEPT, why="it is as it was set")
+    past.story = replace(STORY, told=(kept,))
+    kept_record(kept.transaction)
+    app = GpuDoctor(scripted_target)
+    async with running(app) as pilot:
+        await wait_for(pilot, lambda: "[ ] ✓ kept       sysctl kernel.numa" in shown(app))
+        await wait_for(
+            pilot, lambda: "No file of ours makes it last: select it, and m" in shown(app)
+        )
+        await wait_for(pilot, lambda: app.board.result is not None and not app.board.running)
+        await press(pilot, "space", "a")
+        await wait_for(pilot, lambda: "what was kept needs no applying again" in shown(app))
+        await press(pilot, "m")
+        await wait_for(pilot, lambda: "Make it last?" in shown(app))
+        assert "/etc/sysctl.d/90-gpudoctor.conf" in shown(app) and not lasting.kept.calls
+        await press(pilot, "y")
+        await wait_for(pilot, lambda: bool(app.board.applying))
+        assert await over(pilot, app) is State.APPLIED
+        assert lasting.kept.calls == ["apply", "applied"]
+        (offered,) = {change for changes in lasting.captures for change in changes if ours(change)}
+        assert offered.path.startswith("/etc/sysctl.d/") and "numa_balancing" in offered.text
+        await press(pilot, "escape")
+        await wait_for(pilot, lambda: "Its persistent form is in place." in shown(app))
+        assert "[ ]" not in shown(app) and f"{FILE.path} makes it last" in shown(app)
+
+
+def ours(change: object) -> bool:
+    return isinstance(change, OwnFile)
+
+
+async def test_the_lost_and_the_kept_are_made_to_last_together(past: Past, lasting: Host) -> None:
+    kept = replace(STORY.told[1], fate=Fate.KEPT, title="another", check="kern-swappiness")
+    past.story = replace(STORY, told=(STORY.told[1], kept))
+    item = KeptItem("vm.swappiness", "60", "1")
+    step = KeptStep(kept.check, 1, kept.title, (item,), Sysctl("vm.swappiness", "1"))
+    record = PlanRecord(kept.transaction, "gpu1", "ana", "m1", "b1", "2026-11-29", (step,))
+    write_whole(machine_folder("m1", "gpu1") / f"{record.id}.plan.toml", dump(record))
+    app = GpuDoctor(scripted_target)
+    async with running(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, StoryScreen))
+        await wait_for(pilot, lambda: app.board.result is not None and not app.board.running)
+        await press(pilot, "down", "space")
+        await ask(pilot, "m")
+        await wait_for(pilot, lambda: "Make it last?" in shown(app))
+        offered = {change.path for some in lasting.captures for change in some if ours(change)}
+        assert any("swappiness" in path for path in offered)
+        assert lasting.planned[0] == ("kern-numa-balancing",)
+
+
+async def test_a_kept_change_without_a_record_is_not_promised(past: Past, lasting: Host) -> None:
+    kept = replace(STORY.told[1], fate=Fate.KEPT)
+    past.story = replace(STORY, told=(kept,))
+    app = GpuDoctor(scripted_target)
+    async with running(app) as pilot:
+        await wait_for(pilot, lambda: isinstance(app.screen, StoryScreen))
+        await wait_for(pilot, lambda: app.board.result is not None and not app.board.running)
+        await press(pilot, "space", "m")
+        await wait_for(pilot, lambda: "cannot be made to last from here" in shown(app))
+        assert not lasting.kept.calls
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -6,8 +6,9 @@ import subprocess
 import tomllib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from gpudoctor.model import (
     unknown,
 )
 from gpudoctor.model.audited import AuditResult, Identity
+from gpudoctor.model.error import AnotherMachine
 from gpudoctor.model.plan import State, Transaction
 from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.model.story import Fate, KeptItem, KeptStep, PlanRecord, Story, Told
@@ -45,17 +47,20 @@ from gpudoctor.report_story import plain as report
 from gpudoctor.report_story import story_json
 from gpudoctor.shell import read_files
 from gpudoctor.snapshots import plans
+from gpudoctor.snapshots.catalog import heads as heads_in
 from gpudoctor.snapshots.epochs import epoch
 from gpudoctor.snapshots.store import machine_folder, save
 from gpudoctor.snapshots.telling import worth_telling
-from gpudoctor.story import after_audit, look
+from gpudoctor.story import after_audit, look, reads
 from gpudoctor.story.reads import Look
 from gpudoctor.story.values import CAP, plain
 from gpudoctor.transaction_script import Places
+from tests.snapshot_rig import run
 
 CASES = sorted((Path(__file__).parent / "stories").glob("*.toml"))
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 SWAP = Path("/proc/sys/vm/swappiness").read_text().strip()
+M = "0123456789abcdef" * 2
 ID, CLONES = "20260101-000000-00000a", "20260102-000000-00000b"
 
 
@@ -295,7 +300,7 @@ async def test_the_look_reads_what_is_there_now(places: Places) -> None:
     (one,) = story.told
     assert (one.fate, one.values) == (Fate.LOST, (("vm.swappiness", "999", SWAP),))
     assert (one.transaction, one.operator, one.can_last) == (ID, "alice@desk", True)
-    assert story.happened.startswith("rebooted between 2026-01-01T00:01:00+00:00 and 20")
+    assert story.happened.startswith("rebooted between 2026-01-01 00:01:00 and 20")
     assert f"(boot an-old-b -> {BOOT[:8]})" in story.happened
 
 
@@ -322,9 +327,33 @@ async def test_hundreds_of_values_are_one_process(
     assert len(story.told[0].values) == 600 and len(run) <= 4
 
 
-async def test_another_machine_under_the_name_is_told_nothing_of(places: Places) -> None:
+async def test_another_machine_under_the_name_is_said(places: Places) -> None:
     kept(swap("999", SWAP), machine="f" * 32)
-    assert await look(here(), places) is None
+    says = f"its machine id is {machine_id()[:8]}…, theirs ffffffff…; no story is told of it"
+    with pytest.raises(AnotherMachine, match=says) as refused:
+        await look(here(), places)
+    assert refused.value.sentence.startswith("this machine is another machine than the one whose")
+    assert refused.value.code == 3
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "says"),
+    [
+        (Identity(machine_id=M, system_uuid="u-2"), {}, f"both have machine id {M[:8]}…, but its "),
+        (Identity(machine_id=M, system_uuid="u-2"), {}, "UUID is u-2, theirs u-1 (a clone, or"),
+        (Identity(machine_id="0" * 32), {}, f"its machine id is 00000000…, theirs {M[:8]}…;"),
+        (Identity(machine_id=M), {}, "only root reads the system UUID"),
+        (Identity(), {}, "is not known: its machine id could not be read"),
+        (Identity(machine_id=M), {"machine_id": ""}, "kept under this name tell no machine id"),
+    ],
+)
+def test_why_what_answers_is_not_what_is_known(
+    now: Identity, then: dict[str, str], says: str
+) -> None:
+    who = replace(Identity(machine_id=M, system_uuid="u-1"), **then)
+    head = replace(heads_of({"snapshots": [{"kind": "after", "boot": "b1"}]})[0], identity=who)
+    sentence = telling.stranger("gpu1", now, [head])
+    assert says in sentence and "gpu1" in sentence and "\n" not in sentence
 
 
 async def test_a_clone_of_the_machine_id_is_no_boot_of_this_host(places: Places) -> None:
@@ -339,6 +368,85 @@ async def test_a_clone_of_the_machine_id_is_no_boot_of_this_host(places: Places)
     path = machine_folder(machine, here().label) / f"{CLONES}.plan.toml"
     path.write_bytes(plans.dump(record))
     assert await look(here(), places) is None
+
+
+def answers_with(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
+    """Let this machine have a system UUID."""
+
+    async def look_at(*args: Any) -> Any:
+        seen = await reads.look_at(*args)
+        said = {field.name: getattr(seen, field.name) for field in fields(seen)}
+        return SimpleNamespace(**said | {"system_uuid": uuid})
+
+    monkeypatch.setattr("gpudoctor.story.look_at", look_at)
+
+
+def kept_of(uuid: str, transaction: str, wanted: str, label: str = "") -> None:
+    """Keep a snapshot of a clone of this machine, and the record of what was set there."""
+    label, machine, boot = label or here().label, machine_id(), f"boot of {uuid}"
+    who = Identity("gpu1", machine, boot, system_uuid=uuid)
+    taken = "2026-01-01T00:01:00+00:00"
+    save(AuditResult(label, "root", who, taken=taken), Kind.AFTER, transaction)
+    steps = (swap(wanted, SWAP),)
+    record = PlanRecord(transaction, label, "alice", machine, boot, taken, steps, uuid)
+    path = machine_folder(machine, label) / f"{transaction}.plan.toml"
+    path.write_bytes(plans.dump(record))
+
+
+@pytest.mark.parametrize("other", ["", "root@gpu2"])
+async def test_clones_are_told_apart_by_their_system_uuid(
+    monkeypatch: pytest.MonkeyPatch, places: Places, other: str
+) -> None:
+    """Also where both were reached by one name: it was given to another machine."""
+    kept_of("u-1", ID, "999")
+    kept_of("u-2", CLONES, "998", other)
+    answers_with(monkeypatch, "u-1")
+    story = await look(here(), places)
+    assert story is not None and [one.transaction for one in story.told] == [ID]
+    assert story.since is not None and story.since.identity.system_uuid == "u-1"
+    if not other:
+        answers_with(monkeypatch, "u-2")
+        story = await look(here(), places)
+        assert story is not None and [one.transaction for one in story.told] == [CLONES]
+    answers_with(monkeypatch, "u-3")
+    with pytest.raises(AnotherMachine, match="its system UUID is u-3, theirs u-"):
+        await look(here(), places)
+
+
+async def test_the_uuid_counts_more_than_the_name(
+    monkeypatch: pytest.MonkeyPatch, places: Places
+) -> None:
+    """What was set under another name on this very machine is its own."""
+    kept_of("u-1", ID, "999", "root@10.0.0.1")
+    kept_of("u-1", CLONES, "998")
+    answers_with(monkeypatch, "u-1")
+    story = await look(here(), places)
+    assert story is not None and len(story.told) == 1
+    path = machine_folder(machine_id(), here().label) / f"{CLONES}.plan.toml"
+    path.unlink()
+    story = await look(here(), places)
+    assert story is not None and [one.transaction for one in story.told] == [ID]
+
+
+@pytest.mark.parametrize(
+    ("uuid", "found"), [("u-1", {ID}), ("u-2", {CLONES}), ("", {ID, CLONES}), ("u-3", set[str]())]
+)
+def test_a_record_that_tells_its_machine_is_of_no_other(uuid: str, found: set[str]) -> None:
+    """Whatever name it was reached by; where nobody knows, the name counts."""
+    kept_of("u-1", ID, "999")
+    kept_of("u-2", CLONES, "998")
+    folder = machine_folder(machine_id(), here().label)
+    heads = [replace(head, identity=Identity(system_uuid=uuid)) for head in heads_in(folder)[0]]
+    assert {one.id for one in telling._records(folder, heads)} == found
+
+
+def test_the_command_says_that_another_machine_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept(swap("999", SWAP), machine="f" * 32)
+    code, out, err = run(capsys, "story")
+    assert (code, out) == (3, "") and err.startswith("gpudoctor: this machine is another machine ")
+    assert err.count("\n") == 1
 
 
 async def test_a_damaged_record_is_no_story_of_its_own(places: Places) -> None:
@@ -457,7 +565,13 @@ def test_the_report_has_the_lost_ones_first_and_the_commands() -> None:
         told(Fate.CHANGED, check="other"),
     )
     text = report(story, "gpu1", typed, 100, colour=False)
-    words = ["LOST (1)", "[swap:2]", "/sys/cpu90: b now, a was set", "and 95 more", "CHANGED BY"]
+    words = [
+        "LOST (1)",
+        "[swap:2]",
+        "/sys/cpu90: b now, a was set",
+        "/sys/cpu0 and 97 more: a, as set",
+        "CHANGED BY",
+    ]
     words += ["ENDED", "KEPT (1)", "made to last", "gpudoctor plan swap:2 memlock"]
     words += ["gpudoctor fix swap:2 memlock\n", "gpudoctor fix swap:2 --persist"]
     at = [text.index(word) for word in words]
@@ -467,6 +581,19 @@ def test_the_report_has_the_lost_ones_first_and_the_commands() -> None:
     assert [one["fate"] for one in answer["told"]] == ["lost", "changed", "ended", "kept"]
     assert answer["told"][0]["fix"] == "swap:2" and len(answer["told"][0]["values"]) == 99
     assert answer["commands"]["to make it last too"] == "gpudoctor fix swap:2 --persist"
+
+
+def test_the_report_reads_well() -> None:
+    unread = told(
+        Fate.UNKNOWN, why="nvidia-smi is left to the audit", when="2026-01-01T01:00:00+01:00"
+    )
+    kept = told(Fate.KEPT, check="held", can_last=True, values=(("held", "1", "1"),))
+    text = report(story_of(unread, kept), "gpu1", typed, 100, colour=False)
+    assert "0000:41:00.0 power limit: not read, 400.00 was set" in text
+    assert "set by alice at 2026-01-01 00:00:00 UTC" in text and "held: 1, as set" in text
+    assert "to make last what was kept: on the screen, w for this story, space, then m" in text
+    lasting = story_of(replace(kept, lasts=True))
+    assert "what was kept" not in report(lasting, "gpu1", typed, 100, colour=False)
 
 
 def test_nothing_to_tell() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudoctor.text import REPLACEMENT, clean, one_line
+from gpudoctor.text import REPLACEMENT, clean, markdown_text, one_line
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,8 @@ def test_clean(raw: bytes, text: str) -> None:
 def test_one_line_cuts_with_an_ellipsis() -> None:
     assert one_line(b"a\nb   c") == "a b c"
     assert one_line("x" * 300, 10) == "x" * 9 + "…"
+
+
+def test_markdown_shows_text_and_obeys_none_of_it() -> None:
+    assert markdown_text("a|b\n# *c*\x1b") == f"a\\|b \\# \\*c\\*{REPLACEMENT}"
+    assert markdown_text("~~<b>&amp;") == "\\~\\~&lt;b>&amp;amp;"

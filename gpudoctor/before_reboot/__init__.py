@@ -15,8 +15,10 @@ from gpudoctor.before_reboot.module import module_lines
 from gpudoctor.before_reboot.read import Read
 from gpudoctor.before_reboot.start import start_lines
 from gpudoctor.before_reboot.tunings import (
+    Command,
     by_hand_lines,
     gpu_lines,
+    here,
     transaction_lines,
     update_lines,
 )
@@ -77,8 +79,13 @@ READERS: tuple[Reader[Any], ...] = (
 )
 
 
-def page(result: AuditResult, transactions: Sequence[Transaction] | Unknown) -> BeforeReboot:
-    """Return the page of a host: an audit with `READERS`, and what of ours stands there."""
+def page(
+    result: AuditResult, transactions: Sequence[Transaction] | Unknown, command: Command = here
+) -> BeforeReboot:
+    """Return the page of a host: an audit with `READERS`, and what of ours stands there.
+
+    `command` makes the command lines of gpudoctor itself, of a verb and its words.
+    """
     read = Read(result.evidence)
     release = read(KERNEL_RELEASE)
     running = "" if isinstance(release, Unknown) else release
@@ -95,7 +102,7 @@ def page(result: AuditResult, transactions: Sequence[Transaction] | Unknown) -> 
         *initramfs_lines(now, read),
         *major_lines(read),
         *start_lines(read, result.container),
-        *transaction_lines(transactions),
+        *transaction_lines(transactions, command),
         *gpu_lines(read),
         *by_hand_lines(result.pending, now),
         *update_lines(read),

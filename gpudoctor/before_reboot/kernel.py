@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 from gpudoctor.before_reboot.coming import Coming, candidates, installed, of_its_kind
-from gpudoctor.before_reboot.read import Read, why
-from gpudoctor.formats.boot_entries import Loader
+from gpudoctor.before_reboot.read import Read, tools, why
+from gpudoctor.formats.boot_entries import Loader, release_of
+from gpudoctor.formats.grub import named_entries
 from gpudoctor.formats.version import version_key
 from gpudoctor.model import Unknown
 from gpudoctor.model.before_reboot import Line, Outlook, Topic
 from gpudoctor.probes.installed_kernels import INSTALLED_KERNELS, PINNED_KERNEL
 from gpudoctor.probes.kernel import KERNEL_RELEASE
-from gpudoctor.probes.reboot import LOADER
+from gpudoctor.probes.reboot import LOADER, MENU
 from gpudoctor.shell import quote
 
 
@@ -35,15 +36,14 @@ def _kernel(now: Coming, release: str | Unknown, read: Read) -> Line:
         return Line(Topic.KERNEL, Outlook.LOOK, f"{told}. {now.recheck}", _CHOOSE, read=seen)
     if isinstance(release, Unknown):
         return Line(Topic.KERNEL, Outlook.LOOK, f"{told}; which runs is not known", read=seen)
-    return _against(release, now, told, seen, installed(read))
-
-
-def _against(release: str, now: Coming, told: str, seen: str, there: Sequence[str]) -> Line:
-    """Compare the kernel that boots with the one that runs."""
     if now.release != release:
         said = f"{told}; not the kernel that runs, {release}"
-        todo = "To keep the one that runs, pin it; else see that its driver is built"
-        return Line(Topic.KERNEL, Outlook.LOOK, said, todo, _keep(release), seen)
+        return Line(Topic.KERNEL, Outlook.LOOK, said, *_keep(release, now, read), read=seen)
+    return _the_same(release, told, seen, installed(read))
+
+
+def _the_same(release: str, told: str, seen: str, there: Sequence[str]) -> Line:
+    """Say that the kernel that runs boots again, also where a newer one is installed."""
     said = f"{told}; it is the kernel that runs"
     newest = max([*of_its_kind(release, there), release], key=version_key)
     if newest != release:
@@ -54,8 +54,27 @@ def _against(release: str, now: Coming, told: str, seen: str, there: Sequence[st
 _CHOOSE = "Choose an installed kernel by the boot loader's own means"
 
 
-def _keep(release: str) -> tuple[str, ...]:
-    return (f"proxmox-boot-tool kernel pin {quote(release)}",) if release.endswith("-pve") else ()
+def _keep(release: str, now: Coming, read: Read) -> tuple[str, tuple[str, ...]]:
+    """Return what to do about another kernel than the one that runs, and what keeps this one."""
+    driver = "else see that the other's driver is built"
+    if release.endswith("-pve"):
+        pin = f"proxmox-boot-tool kernel pin {quote(release)}"
+        return f"To keep the one that runs, pin it; {driver}", (pin,)
+    entry = _entry_of(release, read) if now.loader is Loader.GRUB else ""
+    if entry:
+        once = f"grub-reboot {quote(entry)}"
+        return f"To boot the one that runs once more, tell GRUB so; {driver}", (once,)
+    return f"To keep the one that runs, choose it by the boot loader's own means; {driver}", ()
+
+
+def _entry_of(release: str, read: Read) -> str:
+    """Return what GRUB calls the entry of a kernel, where it can be told to take it once."""
+    menu = read(MENU)
+    if isinstance(menu, Unknown) or not menu.takes_once or "grub-reboot" not in tools(read):
+        return ""
+    there = installed(read)
+    found = named_entries(menu.entries)
+    return next((name for name, e in found if release_of(e.image, "", there) == release), "")
 
 
 def _untold(reason: Unknown, kernels: tuple[str, ...], seen: str) -> Line:

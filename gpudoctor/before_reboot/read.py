@@ -38,6 +38,6 @@ def newer(one: Dates, than: Dates) -> bool:
 
 
 def tools(read: Read) -> frozenset[str]:
-    """Return which tools that make boot files are there; none where that was not read."""
+    """Return which tools that write boot files are there; none where that was not read."""
     found = read(BOOT_TOOLS)
     return frozenset() if isinstance(found, Unknown) else found

@@ -1,6 +1,7 @@
 """What was set by hand or by gpudoctor: gone at the reboot, kept, or only then in effect."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from gpudoctor.before_reboot.coming import Coming
@@ -12,38 +13,46 @@ from gpudoctor.model.before_reboot import Line, Outlook, Topic
 from gpudoctor.model.pending import Outcome, Pending, PendingTold
 from gpudoctor.model.plan import Transaction
 from gpudoctor.probes.gpu import GPUS
-from gpudoctor.shell import quote
 from gpudoctor.text import one_line
 
+Command = Callable[..., str]
 _SHOWN = 6
 
 
-def transaction_lines(known: Sequence[Transaction] | Unknown) -> list[Line]:
-    """Say of each transaction that stands whether the reboot takes it back."""
+def here(verb: str, *words: str) -> str:
+    """Return the command line of gpudoctor for the host it runs on."""
+    return shlex.join(("gpudoctor", verb, *words))
+
+
+def transaction_lines(known: Sequence[Transaction] | Unknown, command: Command) -> list[Line]:
+    """Say of each transaction that stands whether the reboot takes it back.
+
+    `command` makes a command line of gpudoctor of a verb and its words.
+    """
     if isinstance(known, Unknown):
         said = f"Which of gpudoctor's changes will be gone cannot be told: {why(known)}"
         return [Line(Topic.TUNINGS, Outlook.UNKNOWN, said, reason=known.reason)]
     standing = [one for one in known if one.stands]
     kept = {check for one in standing if one.lasting for check in one.checks}
-    lines = [_transaction(one, kept) for one in standing]
+    lines = [_transaction(one, kept, command) for one in standing]
     if lines:
         return lines
     said = "Nothing that gpudoctor applied stands there: the reboot takes nothing of it"
     return [Line(Topic.TUNINGS, Outlook.READY, said, read=f"{len(known)} transactions")]
 
 
-def _transaction(one: Transaction, kept: set[str]) -> Line:
+def _transaction(one: Transaction, kept: set[str], command: Command) -> Line:
     titles = [one_line(step, 120) for step in one.steps]
     named = ", ".join(titles[:_SHOWN])
     named += f" and {len(titles) - _SHOWN} more" if len(titles) > _SHOWN else ""
     seen = f"transaction {one.id}, {one.state}, {one_line(one.started, 40)}"
+    undo = command("rollback", one.id)
     if one.interrupted:
         said = f"{one.id} was interrupted, and stands half done: {named}"
-        undo = (f"gpudoctor rollback {one.id}",)
-        return Line(Topic.TUNINGS, Outlook.LOOK, said, "Take it back first", undo, seen)
+        return Line(Topic.TUNINGS, Outlook.LOOK, said, "Take it back first", (undo,), seen)
     if one.timer is not None:
         said = f"{one.id} waits to be confirmed: {named}"
-        both = (f"gpudoctor confirm {one.id}", f"gpudoctor rollback {one.id}")
+        both = (command("confirm", one.id), undo)
         return Line(Topic.TUNINGS, Outlook.LOOK, said, "Keep it or take it back first", both, seen)
     if one.lasting:
         return Line(
@@ -55,10 +64,7 @@ def _transaction(one: Transaction, kept: set[str]) -> Line:
         return Line(Topic.TUNINGS, Outlook.READY, said, read=seen)
     said = f"Set until the reboot, and nothing of ours sets it again: {named}"
     todo = "Apply it again after the reboot, or make it last where it has a lasting form"
-    again = (
-        f"gpudoctor rollback {one.id}",
-        f"gpudoctor fix {' '.join(map(quote, left))} --persist",
-    )
+    again = (undo, command("fix", *left, "--persist"))
     return Line(Topic.TUNINGS, Outlook.LOST, said, todo, again, seen)
 
 

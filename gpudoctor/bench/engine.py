@@ -106,13 +106,20 @@ def key_of(api_key_env: str) -> str:
 
 
 async def _candidates(target: LiveTarget) -> list[Candidate] | Unknown:
-    """Return the servers that run: the host's, else those that only the chosen container shows."""
+    """Return the servers that run on the host, or in the container that was chosen."""
     found = await _seen_by(target.host(), None)
     chosen = target.chosen_container
-    if isinstance(found, Unknown) and chosen is not None:
-        inner = await _seen_by(target.container(chosen), chosen)
-        return found if isinstance(inner, Unknown) else inner
-    return found
+    if chosen is None:
+        return found
+    seen = [] if isinstance(found, Unknown) else found
+    if named := [one for one in seen if chosen in one.server.containers]:
+        return named
+    inner = await _seen_by(target.container(chosen), chosen)
+    if isinstance(inner, Unknown):
+        return Unknown(inner.reason, f"{chosen}: {inner.detail}")
+    # Its cgroup may hold another name than the operator gave: the same process started at once.
+    starts = {one.server.start for one in inner}
+    return [one for one in seen if one.server.start in starts] or inner
 
 
 async def _seen_by(side: LiveSide, inside: ContainerRef | None) -> list[Candidate] | Unknown:
@@ -181,16 +188,20 @@ async def _examined(
 async def _given(
     target: LiveTarget, url: str, seen: Sequence[Candidate], key: str, env: str
 ) -> Serving:
-    """Return the engine at an address, asked from the host; its process, where it is one there."""
+    """Return the engine at an address, asked from the host; its process, where it is one there.
+
+    Where a container was chosen, loopback is its own.
+    """
     base, prefix = parse_url(url)
     port = str(urlsplit(base).port or (443 if base.startswith("https:") else 80))
-    mine = [one for one in seen if one.listening.apart is False and port in _ports(one)]
-    draft = Serving("", base, "", api_key_env=env)
+    inside = target.chosen_container is not None
+    near = [one for one in seen if inside or one.listening.apart is False]
+    mine = [one for one in near if port in _ports(one)]
     if not mine or not on_loopback(base):
+        draft = Serving("", base, "", api_key_env=env)
         return await _examined(target, draft, key, None, prefix)
-    server = mine[0].server
-    draft = replace(draft, pid=server.pid, started=server.start, flags=server.argv)
-    return await _examined(target, draft, key, server.engine, prefix)
+    draft = replace(mine[0].drafts[0], url=base, api_key_env=env)
+    return await _examined(target, draft, key, mine[0].server.engine, prefix)
 
 
 def parse_url(url: str) -> tuple[str, str]:

@@ -45,17 +45,22 @@ QUICK = Size(4, 3.0, 1.2, 16, 256, 6.0, 0.0, 90.0, False)
 FULL = Size(8, 3.0, 2.5, 32, 256, 20.0, 1.0, 900.0, True)
 _WARM_REQUESTS, _STEADY = 3, 0.02
 _MOST_AGAIN = 2
+ENDED = "the operator ended it"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run is; `rate` is pieces of text a second now, `seconds` since its start."""
+    """Where a run is; `rate` is pieces of text a second now, `seconds` since its start.
+
+    `expected` is about how many seconds all of it takes, once the warm-up has shown that.
+    """
 
     phase: str
     done: int
     of: int
     rate: float | None
     seconds: float
+    expected: float | None = None
 
 
 Tell = Callable[[Progress], None]
@@ -98,36 +103,49 @@ class Run:
         self._pace = 0.0
         self._mark = mark
         self._seed = 0
+        self._blocks: dict[int, list[Block]] = {}
         self._begun = time.monotonic()
+        self._expected: float | None = None
         self._phase, self._done, self._of = "warm-up", 0, 0
         self._last: tuple[float, int] = (0.0, 0)
 
-    async def measure(self, streams: Sequence[int]) -> Measured:
+    async def measure(self, streams: Sequence[int], stop: asyncio.Event | None = None) -> Measured:
         """Warm up and measure each level; what was measured before a failure is kept.
 
-        Raises Refusal where nothing could be measured.
+        `stop` ends the run at once, its requests too. Raises Refusal where nothing could be
+        measured.
         """
-        await self.prepare()
-        levels: list[Level] = []
-        stopped = ""
-        for number in streams:
-            self._phase, self._done, self._of = _phase(number), 0, self._size.blocks
-            blocks, stopped = await self._level(number)
-            if blocks:
-                levels.append(Level(number, tuple(blocks)))
-            if stopped:
-                break
+        work = asyncio.ensure_future(self._levels(streams))
+        word = asyncio.ensure_future((stop or asyncio.Event()).wait())
+        try:
+            await asyncio.wait({work, word}, return_when=asyncio.FIRST_COMPLETED)
+            stopped = work.result() if work.done() else ENDED
+        finally:
+            work.cancel()
+            word.cancel()
+            await asyncio.gather(work, word, return_exceptions=True)
+        levels = tuple(Level(number, tuple(b)) for number, b in self._blocks.items() if b)
         if not levels:
             raise Refusal(f"nothing was measured: {stopped}", 3)
-        return Measured(self._tokens, tuple(levels), stopped)
+        return Measured(self._tokens, levels, stopped)
+
+    async def _levels(self, streams: Sequence[int]) -> str:
+        """Measure each level; return why it ended early, if it did. Raises Refusal."""
+        await self.prepare()
+        spent = time.monotonic() - self._begun
+        self._expected = spent + estimate(self._pace, len(streams), self._size, self._tokens)
+        for number in streams:
+            self._phase, self._done, self._of = _phase(number), 0, self._size.blocks
+            if stopped := await self._level(number, self._blocks.setdefault(number, [])):
+                return stopped
+        return ""
 
     async def prepare(self) -> None:
         """Warm up, and choose the output length where none was given. Raises Refusal."""
         if (other := await self._busy()) and not self._mark:
-            raise Refusal(f"not measured: {other} (--on-busy mark measures all the same)", 1)
-        size, self._pace = self._size, await self._warm_up()
-        fitting = min(max(size.request / self._pace, size.least_tokens), size.most_tokens)
-        self._tokens = self._tokens or round(fitting)
+            raise in_use(other)
+        self._pace = await self._warm_up()
+        self._tokens = self._tokens or _length(self._pace, self._size)
 
     @property
     def tokens(self) -> int:
@@ -174,23 +192,22 @@ class Run:
             if (steady and enough) or (spent > self._size.warm and len(last) == _WARM_REQUESTS):
                 return quantile(last, 0.5)
 
-    async def _level(self, streams: int) -> tuple[list[Block], str]:
-        """Return the blocks of one level, and why they are fewer than asked for, if so."""
-        blocks: list[Block] = []
+    async def _level(self, streams: int, blocks: list[Block]) -> str:
+        """Add the blocks of one level; return why they are fewer than asked for, if so."""
         while len(blocks) < self._size.blocks:
             begun = time.monotonic()
             block = await self.block(streams)
             if block.requests and all(r.failure for r in block.requests):
-                return blocks, said(block.requests[0], self._serving)
+                return said(block.requests[0], self._serving)
             blocks.append(block)
             self._done = len(blocks)
             took = time.monotonic() - begun
             if time.monotonic() - self._begun + took > self._size.hard:
                 if len(blocks) < self._size.blocks:
-                    return blocks, f"its time of {self._size.hard:g} s was over"
+                    return f"its time of {self._size.hard:g} s was over"
                 break
             await asyncio.sleep(self._size.pause)
-        return blocks, ""
+        return ""
 
     async def _block(self, streams: int, rounds: int) -> Block:
         """Measure one block, again where somebody else used the engine meanwhile."""
@@ -217,17 +234,29 @@ class Run:
 
     def _told(self, rate: float | None) -> None:
         seconds = time.monotonic() - self._begun
-        self._tell(Progress(self._phase, self._done, self._of, rate, seconds))
+        self._tell(Progress(self._phase, self._done, self._of, rate, seconds, self._expected))
 
 
-def estimate(pace: float, levels: int, size: Size) -> float:
-    """Return about how many seconds a run takes at so many seconds per token."""
-    tokens = min(max(size.request / pace, size.least_tokens), size.most_tokens)
-    request = pace * tokens
+def in_use(others: str) -> Refusal:
+    """Return the refusal to measure beside others, who are named in words."""
+    way = "`gpudoctor bench --on-busy mark` measures all the same"
+    return Refusal(f"not measured: {others} ({way})", 1)
+
+
+def estimate(pace: float, levels: int, size: Size, tokens: int = 0) -> float:
+    """Return about how many seconds the blocks take at `pace` seconds per token of one stream.
+
+    Of `levels` numbers of streams the first is one stream; how much the others slow each other
+    down is not known before.
+    """
+    request = pace * (tokens or _length(pace, size))
     block = max(size.block, 2 * request) + size.pause
-    return (
-        3 * request + size.warm / 2 + size.blocks * (block + (levels - 1) * (request + size.pause))
-    )
+    return min(size.blocks * (block + (levels - 1) * (request + size.pause)), size.hard)
+
+
+def _length(pace: float, size: Size) -> int:
+    """Return how many tokens a request asks for."""
+    return round(min(max(size.request / pace, size.least_tokens), size.most_tokens))
 
 
 def said(request: Request, serving: Serving) -> str:

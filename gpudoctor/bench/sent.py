@@ -7,6 +7,7 @@ us, and nothing is written to the target's disk.
 import asyncio
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from gpudoctor.model.error import Refusal
 from gpudoctor.text import one_line
 
 READY_SECONDS = 15.0
+_LACKS = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _MOST_LINE = 4 << 20
 _MOST_GARBAGE = 1 << 16
 # -I and -B: no code of the user's, no __pycache__; backslash-free, for any login shell.
@@ -101,7 +103,7 @@ class Sent:
             line = await self._lines.next()
             if line is None:
                 await asyncio.wait([self._heard], timeout=1)
-                raise NotStarted(self._complaints.told() or "no python3 there")
+                raise NotStarted(_complaint(self._complaints.told()) or "no python3 there")
             garbage += len(line) + 1
             if isinstance(version := _row(line).get("ready"), str):
                 return one_line(version, 20)
@@ -129,6 +131,12 @@ class Sent:
         for task in (rest, self._heard):
             task.cancel()
         await asyncio.gather(rest, self._heard, return_exceptions=True)
+
+
+def _complaint(told: str) -> str:
+    """Return what a Python said as it ended; a whole one has all modules that ours need."""
+    lacks = _LACKS.search(told)
+    return f"python3 there is not whole: it lacks the module {lacks[1]}" if lacks else told
 
 
 def _row(line: bytes) -> dict[str, object]:

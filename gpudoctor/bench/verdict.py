@@ -1,8 +1,10 @@
 """Before against after: what the blocks of two benchmarks allow to be claimed, and no more.
 
 Requests of one block are not independent of each other, so that blocks are drawn again, never
-requests or tokens; the lower quartile is judged, since noise only ever slows. Two runs of the same
-host differ by themselves: a claim lies beyond that, and beyond 2 % always.
+requests or tokens; the lower quartile is judged, since noise only ever slows. Runs of the same host
+differ by themselves, more than the blocks of one: a claim lies beyond the most that the runs before
+differed by, beyond what the blocks of a run vary by, and beyond 2 % always; beyond 5 % where one
+run before is all there is. The numbers behind this are in docs/benchmark.md.
 """
 
 import random
@@ -15,13 +17,21 @@ from gpudoctor.bench.sanity import spoiled
 from gpudoctor.model.bench import BenchRun, Block, Comparison, Judgement
 
 LEAST_MARGIN = 0.02
+LONE_MARGIN = 0.05
 QUICK_MARGIN = 0.10
+# The condition that tells which changes of ours were in force.
+APPLIED = "changes applied"
 LEAST_BLOCKS, FULL_BLOCKS = 4, 8
 _LEVEL, _DRAWS = 0.975, 2000
 _MOST_INVALID = 0.05
+_ALIKE = 1.5 * LEAST_MARGIN
 _JUMP = 0.30
 _DRIFT_TAU = 0.7
 _TOO_FEW = f"so few blocks tell only changes beyond {QUICK_MARGIN:.0%}"
+_ALONE = (
+    "one run before does not tell how well this host repeats, so that only changes beyond "
+    f"{LONE_MARGIN:.0%} count: two or three before a change tell smaller ones"
+)
 
 Statistic = Callable[[Sequence[float]], float]
 
@@ -64,7 +74,7 @@ def compare(
     expected: bool = False,
     interleaved: bool = False,
 ) -> Comparison:
-    """Judge `after` against the last of `before`; an earlier one tells how well the host repeats.
+    """Judge `after` against the last of `before`, together with those that repeat it.
 
     `expected` says that a change between them explains a jump. Where blocks of both were
     `interleaved`, what moves all the while moves both alike, and is no concern.
@@ -72,19 +82,29 @@ def compare(
     base = before[-1]
     if why := not_comparable(base, after, streams):
         return Comparison(Judgement.NOT_COMPARABLE, why=why)
-    old, new = _blocks(base, streams), _blocks(after, streams)
-    full = base.full and after.full and min(len(old), len(new)) >= FULL_BLOCKS
-    margin = _margin(before, streams) if full else QUICK_MARGIN
+    alike = [_blocks(run, streams) for run in before if _repeats(run, base, streams)]
+    old, new = [block for blocks in alike for block in blocks], _blocks(after, streams)
+    full = base.full and after.full and min(len(alike[-1]), len(new)) >= FULL_BLOCKS
+    margin = LEAST_MARGIN if full else QUICK_MARGIN
+    if not interleaved:
+        margin = max(margin, _repeated_within(alike), *map(_varied, (*alike, new)))
     ratio, low, high = ratio_interval(old, new)
     typical = ratio_interval(old, new, median_of)
-    drifts = [] if interleaved else _drifts(old, new, margin)
+    drifts = [] if interleaved else _drifts(alike[-1], new, margin)
     flags = [f"drift of {move:+.1%} within the run {when}" for when, move in drifts]
-    flags += _flags(base, after, ratio, expected)
+    flags += _flags(base, after, ratio, expected or _state(base) != _state(after))
     # A steady move inside a run may be the whole difference between the two.
     moving = any(abs(ratio - 1) < 2 * abs(move) for _, move in drifts)
     judgement, why = _judged(low, high, margin, flags[0] if moving else "")
     if judgement is Judgement.SAME and not full:
         judgement, why = Judgement.INCONCLUSIVE, _TOO_FEW
+    if (
+        full
+        and len(alike) == 1
+        and margin == LONE_MARGIN
+        and judgement in {Judgement.SAME, Judgement.INCONCLUSIVE}
+    ):
+        flags.append(_ALONE)
     return Comparison(
         judgement,
         ratio,
@@ -104,7 +124,7 @@ def _judged(low: float, high: float, margin: float, drifting: str) -> tuple[Judg
             return Judgement.INCONCLUSIVE, f"{drifting}: a change cannot be told from that"
         faster = high < 1 - margin
         return (Judgement.FASTER if faster else Judgement.SLOWER), "the whole interval lies beyond"
-    if 1 - 1.5 * margin < low and high < 1 + 1.5 * margin:
+    if 1 - _ALIKE < low and high < 1 + _ALIKE:
         return Judgement.SAME, "the whole interval lies about no change"
     return Judgement.INCONCLUSIVE, "the interval holds both a change and none"
 
@@ -155,13 +175,26 @@ def _texts(run: BenchRun) -> list[str]:
     return [r.text for level in run.levels for block in level.blocks for r in block.requests]
 
 
-def _margin(before: Sequence[BenchRun], streams: int) -> float:
-    """Return what a claim must exceed: 2 %, or by how much two runs before it differed."""
-    if len(before) < 2 or not_comparable(before[-2], before[-1], streams):
-        return LEAST_MARGIN
-    first, second = _blocks(before[-2], streams), _blocks(before[-1], streams)
-    flat = [[t for block in blocks for t in block] for blocks in (first, second)]
-    return max(LEAST_MARGIN, abs(floor_of(flat[1]) / floor_of(flat[0]) - 1))
+def _repeats(run: BenchRun, base: BenchRun, streams: int) -> bool:
+    """Return whether a run measured the same thing as another, with the same changes applied."""
+    return _state(run) == _state(base) and not not_comparable(run, base, streams)
+
+
+def _repeated_within(runs: Sequence[Sequence[Sequence[float]]]) -> float:
+    """Return by how much the same thing differed, measured several times; by much if only once."""
+    if len(runs) < 2:
+        return LONE_MARGIN
+    floors = [floor_of([t for block in blocks for t in block]) for blocks in runs]
+    return max(floors) / min(floors) - 1
+
+
+def _varied(blocks: Sequence[Sequence[float]]) -> float:
+    """Return the coefficient of variation of the blocks' floors."""
+    return variation([floor_of(block) for block in blocks]) or 0.0
+
+
+def _state(run: BenchRun) -> str:
+    return run.conditions.values.get(APPLIED, "")
 
 
 def _drifts(

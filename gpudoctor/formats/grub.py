@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _ENTRY = re.compile(r"(?P<kind>menuentry|submenu)\s+(?P<rest>.*)\{\s*")
@@ -39,6 +39,11 @@ class Menu:
     defaults: tuple[str, ...]
     bls: bool = False
     corrected: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def takes_once(self) -> bool:
+        """Return whether it boots the entry that `grub-reboot` names."""
+        return any("next_entry" in value for value in self.defaults)
 
 
 def parse_menu(text: str) -> Menu:
@@ -100,7 +105,7 @@ def _unquoted(value: str) -> str:
 def wanted_default(menu: Menu, env: Mapping[str, str]) -> tuple[str, str] | str:
     """Return what `default` will be and what decides it; a sentence where that does not show."""
     once = env.get("next_entry", "")
-    if once and any("next_entry" in value for value in menu.defaults):
+    if once and menu.takes_once:
         return once, f"next_entry in grubenv ({once}), for one boot"
     values = {value for value in menu.defaults if "next_entry" not in value}
     if len(values) > 1:
@@ -134,6 +139,16 @@ def find_entry(entries: Sequence[MenuEntry], wanted: str) -> tuple[MenuEntry, bo
         return chosen, named
     inner = find_entry(chosen.inside, rest) if rest else None
     return (inner[0], named and inner[1]) if inner else None
+
+
+def named_entries(entries: Sequence[MenuEntry]) -> Iterator[tuple[str, MenuEntry]]:
+    """Yield every entry that boots, with the whole name that leads to it, in the menu's order."""
+    for one in entries:
+        name = (one.id or one.title).replace(">", ">>")
+        if one.inside is None:
+            yield name, one
+        else:
+            yield from ((f"{name}>{rest}", inner) for rest, inner in named_entries(one.inside))
 
 
 def _first_part(wanted: str) -> tuple[str, str]:

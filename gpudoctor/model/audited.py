@@ -12,7 +12,11 @@ from gpudoctor.model.probe import Evidence, Probe
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a host is; empty where it could not be read."""
+    """Who a host is; empty where it could not be read.
+
+    `system_uuid` is the firmware's (DMI), which only root reads: clones of an image share a machine
+    id, and not that.
+    """
 
     hostname: str = ""
     machine_id: str = ""
@@ -20,6 +24,7 @@ class Identity:
     kernel: str = ""
     system: str = ""
     product: str = ""
+    system_uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

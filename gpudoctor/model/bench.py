@@ -100,12 +100,30 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """What was measured directly beside tokens: `values` in `unit`, one a sample or a label.
+
+    `how` says how it was taken and what is inside; only what was taken alike is compared. `beside`
+    is what was seen meanwhile; `unknown` says why there are no values.
+    """
+
+    name: str
+    unit: str
+    values: tuple[float, ...] = ()
+    how: str = ""
+    beside: str = ""
+    labels: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchRun:
     """One benchmark: its engine, its blocks at each number of streams, and its conditions.
 
     `full` runs have enough blocks to judge small changes. `path` says how the client reached the
     engine (`beside it`, or through a forward, whose round trips are then in the numbers).
     `tokens_asked` is the forced output length. `stopped` is why it ended early, if it did.
+    `witnesses` were taken before its warm-up, while none of ours kept the engine busy.
     """
 
     id: str
@@ -123,6 +141,8 @@ class BenchRun:
     stopped: str = ""
     snapshot: str = ""
     transaction: str = ""
+    system_uuid: str = ""
+    witnesses: tuple[Witness, ...] = ()
 
     def level(self, streams: int) -> Level | None:
         """Return the blocks at a number of streams, if it was measured."""
@@ -183,11 +203,30 @@ class Comparison:
     typical: float | None = None
 
 
+class Moved(StrEnum):
+    """What a direct measurement against an earlier one may claim."""
+
+    BETTER = "improved"
+    WORSE = "worse"
+    SAME = "no difference seen"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """A direct measurement without and with a fix, or before and after one."""
+
+    before: Witness
+    after: Witness
+    moved: Moved
+
+
 @dataclass(frozen=True, slots=True)
 class Proved:
     """What one fix does by itself: blocks with it, against those without, in random order.
 
-    `failed` says why it could not be measured, if so; `comparison` is then None.
+    `failed` says why it could not be measured, if so; `comparison` is then None. `witnessed` is
+    None where nothing but the value read back is a witness of what the fix does.
     """
 
     check: str
@@ -195,12 +234,13 @@ class Proved:
     comparison: Comparison | None = None
     blocks: tuple[Block, ...] = ()
     failed: str = ""
+    witnessed: Witnessed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Fixes turned on and off in rounds; `off` are the blocks without any, `stopped` why it ended
-    early, if it did. The host is left as it was before.
+    early, if it did. The host is left as it was before; `left` says which files of ours stay there.
     """
 
     label: str
@@ -211,3 +251,4 @@ class Proof:
     off: tuple[Block, ...]
     proved: tuple[Proved, ...]
     stopped: str = ""
+    left: str = ""

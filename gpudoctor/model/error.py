@@ -30,6 +30,10 @@ class UnknownHostKey(HostUnreachable):
         self.fingerprint = fingerprint
 
 
+class AnotherMachine(Refusal):
+    """The machine that answers by a name is not the one that the store knows by it."""
+
+
 class WrongUsage(Refusal):
     """An unknown check, panel or path: exit code 2."""
 

@@ -86,6 +86,7 @@ class Plan:
     already: tuple[str, ...] = ()
     by_hand: tuple[ByHand, ...] = ()
     confirm_within: int = 0
+    system_uuid: str = ""
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -41,7 +41,10 @@ class KeptStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """What a client keeps of a transaction it applied, beside the script."""
+    """What a client keeps of a transaction it applied, beside the script.
+
+    `system_uuid` is empty where it was not read: only root reads it, and not every machine has one.
+    """
 
     id: str
     label: str
@@ -50,6 +53,7 @@ class PlanRecord:
     boot_id: str
     applied: str
     steps: tuple[KeptStep, ...]
+    system_uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class Told:
 
     `values` are (name, wanted, now) of its items; `by` names the file, the process or the person
     that decided its fate, where known; `why` is one sentence. `can_last`: it has a persistent form;
-    `lasts`: that form is in place. `way` as in KeptStep.
+    `lasts`: that form is in place. `way` as in KeptStep. `again`: it was put back just now.
     """
 
     transaction: str
@@ -73,6 +77,7 @@ class Told:
     by: str = ""
     can_last: bool = False
     lasts: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

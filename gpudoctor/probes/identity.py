@@ -1,5 +1,6 @@
-"""Who the host is: name, machine id, boot id, kernel, system, product."""
+"""Who the host is: name, machine id, boot id, kernel, system, product, system UUID."""
 
+from gpudoctor.formats.system_uuid import system_uuid
 from gpudoctor.model import Evidence, Files, Reader
 from gpudoctor.model.audited import Identity
 
@@ -14,6 +15,7 @@ HOST_IDENTITY = Files(
         "/etc/os-release",
         f"{_DMI}/sys_vendor",
         f"{_DMI}/product_name",
+        f"{_DMI}/product_uuid",
     ),
 )
 
@@ -31,6 +33,7 @@ def _identity(evidence: Evidence) -> Identity:
         kernel=texts.get("/proc/sys/kernel/osrelease", "").strip(),
         system=fields.get("PRETTY_NAME", "").strip('"'),
         product=f"{vendor} {product}".strip(),
+        system_uuid=system_uuid(texts.get(f"{_DMI}/product_uuid", "")),
     )
 
 

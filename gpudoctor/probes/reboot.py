@@ -210,7 +210,14 @@ def _dkms(evidence: Evidence) -> Dkms | Unknown:
 
 DKMS: Reader[Dkms] = Reader("reboot-dkms", (DKMS_TREE,), _dkms, tolerant=True)
 
-_TOOLS = ("update-grub", "update-initramfs", "dkms", "dracut", "proxmox-boot-tool")
+_TOOLS = (
+    "update-grub",
+    "grub-reboot",
+    "update-initramfs",
+    "dkms",
+    "dracut",
+    "proxmox-boot-tool",
+)
 BOOT_TOOLS_HERE = Listing(
     "reboot-tools",
     tuple(f"{folder}/{name}" for folder in ("/usr/sbin", "/usr/bin") for name in _TOOLS),
@@ -218,7 +225,7 @@ BOOT_TOOLS_HERE = Listing(
 
 
 def _tools(evidence: Evidence) -> frozenset[str] | Unknown:
-    """Return which of the tools that make boot files are there, by name."""
+    """Return which of the tools that write boot files are there, by name."""
     if evidence.unread:
         return evidence.unread
     found = (p for p, line in evidence.files.items() if not isinstance(line, Unknown))

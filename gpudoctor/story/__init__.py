@@ -11,12 +11,15 @@ from gpudoctor.fixes import mechanism_of
 from gpudoctor.hosts.root_shell import LiveShell, SimulatedShell, open_shell
 from gpudoctor.hosts.target import LiveTarget, Target
 from gpudoctor.model import Change, OwnFile, Status
-from gpudoctor.model.error import Refusal
+from gpudoctor.model.audited import Identity
+from gpudoctor.model.error import AnotherMachine, Refusal
 from gpudoctor.model.plan import Transaction
 from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.model.story import Fate, KeptStep, PlanRecord, Story, Told
 from gpudoctor.snapshots.catalog import all_heads, load_head, reached
+from gpudoctor.snapshots.clones import own
 from gpudoctor.snapshots.epochs import Applied, Epoch, counted, epoch, others
+from gpudoctor.snapshots.head import when
 from gpudoctor.snapshots.plans import records_in
 from gpudoctor.snapshots.store import machine_folder
 from gpudoctor.snapshots.telling import Seen, is_news, tell, worth_telling
@@ -25,14 +28,16 @@ from gpudoctor.story.reads import Look, look_at, overriding
 from gpudoctor.text import one_line
 from gpudoctor.transaction_script import PLACES, Places
 
+_SHORT = 8
 _ELSEWHERE = "no record of it is here (it was set from elsewhere): its values are not known"
 
 
 async def look(target: Target, places: Places = PLACES) -> Story | None:
     """Return the story of a host, over one login; None where there is nothing to tell.
 
-    Takes a target that is not connected. Raises Refusal or HostUnreachable. A host of which the
-    store holds nothing under this name is not asked at all.
+    Takes a target that is not connected. Raises Refusal or HostUnreachable, and AnotherMachine
+    where what answers is not what the store knows by this name. A host of which the store holds
+    nothing under this name is not asked at all.
     """
     async with looking(target, places) as story:
         return story
@@ -62,22 +67,49 @@ async def _looked(
     known: Mapping[Path, Sequence[SnapshotHead]],
     places: Places,
 ) -> Story | None:
-    """Return the story of the machine that answers, if it is one of those that are known."""
+    """Return the story of the machine that answers. Raises AnotherMachine for one not known."""
     if not isinstance(shell, LiveShell):
         return None
     seen = await look_at(shell, steps, places)
+    who = Identity(machine_id=seen.machine_id, system_uuid=getattr(seen, "system_uuid", ""))
     folder = machine_folder(seen.machine_id, label)
-    if folder not in known or not seen.boot_id:  # another machine answers to this name
-        return None
-    records = _records(folder, known[folder])
-    return await _story(shell, label, seen, known[folder], records)
+    heads = own(known.get(folder, ()), label, who)
+    if not heads:
+        raise AnotherMachine(stranger(label, who, [h for some in known.values() for h in some]))
+    if not seen.boot_id:
+        raise Refusal(f"{label}: its boot id could not be read: what a reboot took is not known")
+    records = _records(folder, heads, who.system_uuid)
+    return await _story(shell, label, seen, heads, records)
+
+
+def stranger(label: str, who: Identity, known: Iterable[SnapshotHead]) -> str:
+    """Return in one sentence that another machine answers than the one that is known."""
+    name, end = one_line(label, 80), "no story is told of it"
+    whole = [head.identity for head in known]
+    ids = dict.fromkeys(f"{one.machine_id[:_SHORT]}…" for one in whole if one.machine_id)
+    uuids = dict.fromkeys(one.system_uuid for one in whole if one.system_uuid)
+    mine = f"{who.machine_id[:_SHORT]}…"
+    if not who.machine_id or not ids:
+        whose = "the snapshots kept under this name tell no machine id"
+        why = whose if who.machine_id else "its machine id could not be read"
+        return f"whether {name} is the machine whose snapshots are kept is not known: {why}; {end}"
+    lead = f"{name} is another machine than the one whose snapshots are kept under this name"
+    if mine not in ids:
+        return f"{lead}: its machine id is {mine}, theirs {' or '.join(ids)}; {end}"
+    if not who.system_uuid:
+        why = f"clones share machine id {mine}, and only root reads the system UUID"
+        return f"which machine {name} is of those whose snapshots are kept is not known: {why}"
+    return (
+        f"{lead}: both have machine id {mine}, but its system UUID is {who.system_uuid}, theirs "
+        f"{' or '.join(uuids)} (a clone, or another board); {end}"
+    )
 
 
 def _known(label: str) -> dict[Path, list[SnapshotHead]]:
     """Return the snapshots of the machines once reached by a name, by folder, newest first.
 
-    Clones may share a machine id, and so a folder: another name counts where the hostname is one
-    that was read under this name.
+    Clones may share a machine id, and so a folder: another name counts where the system UUID, or
+    else the hostname, is one that was read under this name.
     """
     try:
         heads = reached(all_heads()[0], label)
@@ -92,14 +124,33 @@ def _known(label: str) -> dict[Path, list[SnapshotHead]]:
 def _of_one(label: str, heads: Iterable[SnapshotHead]) -> list[SnapshotHead]:
     """Return the snapshots of the host of a name, among those of its clones."""
     heads = list(heads)
-    names = {head.identity.hostname for head in heads if head.label == label} - {""}
-    return [head for head in heads if head.label == label or head.identity.hostname in names]
+    mine = [head.identity for head in heads if head.label == label]
+    names = {who.hostname for who in mine} - {""}
+    uuids = {who.system_uuid for who in mine} - {""}
+    return [
+        head
+        for head in heads
+        if head.label == label
+        or head.identity.system_uuid in uuids
+        or head.identity.hostname in names
+    ]
 
 
-def _records(folder: Path, heads: Iterable[SnapshotHead]) -> list[PlanRecord]:
-    """Return the records in a folder of the transactions on the host that these are of."""
+def _records(folder: Path, heads: Iterable[SnapshotHead], uuid: str = "") -> list[PlanRecord]:
+    """Return the records in a folder of the transactions on the host that these are of.
+
+    Where system UUIDs are known, by these; else by the names that it was reached by.
+    """
+    heads = list(heads)
     labels = {head.label for head in heads}
-    return [record for record in records_in(folder) if one_line(record.label) in labels]
+    uuids = {uuid, *(head.identity.system_uuid for head in heads)} - {""}
+    return [
+        one
+        for one in records_in(folder)
+        if (
+            one.system_uuid in uuids if one.system_uuid and uuids else one_line(one.label) in labels
+        )
+    ]
 
 
 def _near(heads: Iterable[SnapshotHead], records: Sequence[PlanRecord]) -> list[PlanRecord]:
@@ -227,16 +278,20 @@ def _good(since: SnapshotHead) -> frozenset[str]:
 
 def happened(which: Epoch, seen: Look, told: Iterable[Told]) -> str:
     """Return in one sentence what ended the epoch, or happened in it."""
-    since = one_line(which.since.taken, 40)
+    since = _in_utc(when(which.since))
     if which.rebooted:
-        booted = datetime.now(UTC) - timedelta(seconds=seen.uptime)
+        booted = _in_utc(datetime.now(UTC) - timedelta(seconds=seen.uptime))
         return (
-            f"rebooted between {since} and {booted.isoformat(timespec='seconds')} "
+            f"rebooted between {since} and {booted} UTC "
             f"(boot {one_line(which.boot_id)[:8]} -> {one_line(which.now)[:8]})"
         )
     causes = dict.fromkeys(one.by for one in told if is_news(one))
     said = ", ".join(_cause(by) for by in causes)
-    return f"not rebooted since the snapshot of {since}; {said}"
+    return f"not rebooted since the snapshot of {since} UTC; {said}"
+
+
+def _in_utc(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else "a time not told"
 
 
 def _cause(by: str) -> str:
