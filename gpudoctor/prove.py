@@ -263,7 +263,7 @@ def _proved(arm: Arm, made: _Proving, who: AuditResult, serving: Serving, tokens
         )
         for blocks in (off, arm.blocks)
     )
-    told = compare([before], after, interleaved=True)
+    told = compare([before], after, expected=True, interleaved=True)
     shown = None
     if made.off_wakes and arm.wakes:
         shown = witnessed(pooled(made.off_wakes), pooled(arm.wakes))

@@ -94,7 +94,7 @@ def test_audit_of_this_machine_as_json(capsys: pytest.CaptureFixture[str]) -> No
 def test_probes_are_printed_word_for_word(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "probes", "--shell")
     assert code == 0
-    assert "head -v -c" in out and "nvidia-smi -q -x" in out and "exec env GPD=MARK sh" in out
+    assert "head -v -c" in out and "nvidia-smi -q -x" in out and "export GPD=MARK;exec sh" in out
 
 
 @pytest.mark.parametrize(
