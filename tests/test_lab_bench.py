@@ -37,10 +37,8 @@ KEY = "sesame-4711"
 # What runs there for a benchmark: our client and asker, and sessions.
 OURS = "grep -las '[i]mport sys;sys.version_info' /proc/[0-9]*/cmdline"
 SESSIONS = "grep -las 'GP[DG]=' /proc/[0-9]*/environ"
-NUMA, CLOCK = "kern-numa-balancing", "kern-governor"
+NUMA = "kern-numa-balancing"
 KNOB = "/proc/sys/kernel/numa_balancing"
-GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
-GOVERNOR = GOVERNORS.replace("*", "0")
 LEFT = (
     "ls -A /var/lib/gpudoctor /run/gpudoctor 2>/dev/null; "
     "systemctl list-units --all --no-legend 'gpudoctor*'"
@@ -172,35 +170,21 @@ def test_an_engine_that_dies_is_one_sentence_and_what_was_measured_is_kept(lab: 
     assert len(level.blocks) in {2, 3} and len(well) >= 2 and all(one.tokens for one in well)
 
 
-@pytest.fixture
-def governor(lab: Lab) -> Iterator[str]:
-    """Have a governor there that a fix changes."""
-    before = lab.run(f"cat {GOVERNOR}")
-    each = f"for f in {GOVERNORS}; do echo {{}} >$f; done"
-    lab.run(each.format("powersave"))
-    yield "powersave"
-    lab.run(each.format(before))
-
-
 @pytest.mark.usefixtures("python")
-def test_each_fix_is_proved_faster_or_slower(
-    lab: Lab, governor: str, capsys: pytest.CaptureFixture[str]
+def test_a_fix_that_frees_a_slowed_engine_is_proved(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The server is slow while memory is balanced, and while the clock is at its highest."""
-    values = f"cat {KNOB} {GOVERNORS}; {LEFT}"
+    """The server is really stopped for half of the time while memory is balanced."""
+    values = f"cat {KNOB}; {LEFT}"
     before = lab.run(values)
-    planted = (KNOB, "1", 0.5), (GOVERNOR, "performance", 0.25)
-    argv = words(lab, "prove", NUMA, CLOCK, "--yes", "--json", "--budget", "30s")
-    with serving(lab) as server, slowed(lab, server, *planted) as record:
+    argv = words(lab, "prove", NUMA, "--yes", "--json", "--budget", "30s")
+    with serving(lab) as server, slowed(lab, server, (KNOB, "1", 0.5)) as record:
         assert main(argv) == 0
         states = lab.run(f"cat {record}").split()
     proof = ProofModel.model_validate(json.loads(capsys.readouterr().out))
     assert lab.run(values) == before and not proof.stopped
     assert not lab.run(f"{OURS} || {SESSIONS} || :")
-    told = {one.check: one for one in proof.proved}
-    assert {name: one.blocks for name, one in told.items()} == dict.fromkeys(told, proof.rounds)
-    judged = {name: one.verdict.judgement for name, one in told.items() if one.verdict}
-    assert (judged[NUMA], judged[CLOCK]) == ("faster", "slower"), proof.proved
-    # Each was on once a round, alone, and was taken back each time.
-    assert states[::2] == ["10"] * (2 * proof.rounds + 1)
-    assert sorted(states[1::2]) == ["00"] * proof.rounds + ["11"] * proof.rounds
+    (told,) = proof.proved
+    assert told.blocks == proof.rounds and told.verdict and told.verdict.judgement == "faster"
+    # It was on once a round, and was taken back each time.
+    assert states == ["1", "0"] * proof.rounds + ["1"]

@@ -185,7 +185,7 @@ async def test_no_run_begins_while_an_audit_reads() -> None:
         await in_mode_4(pilot, app)
         app.board.running = True
         await press(pilot, "g")
-        await wait_until_shown(pilot, app, "both at once would disturb each other")
+        await wait_until_shown(pilot, app, "an audit reads the host")
         assert app.board.bench.going is None
 
 

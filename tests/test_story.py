@@ -29,6 +29,7 @@ from gpudoctor.model import (
     LatencyHold,
     OwnFile,
     Panel,
+    PciBits,
     Reason,
     Sysctl,
     Sysfs,
@@ -226,6 +227,29 @@ def test_bytes_tell_what_the_text_prints(
         assert ran.returncode or "\n" in printed
     else:
         assert (value, ran.returncode) == (printed, 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "cut", "told"),
+    [
+        (True, 4096, "2936"),
+        (True, 64, Reason.NO_PERMISSION),
+        (True, 66, Reason.NOT_PRESENT),
+        (False, 64, "ffff"),
+        (False, 0, Reason.NOT_PRESENT),
+    ],
+)
+def test_a_register_is_told_without_setpci(device: bool, cut: int, told: str | Reason) -> None:
+    """The capability list leads to Device Control; a device that is gone reads as ones."""
+    config = bytearray(256)
+    config[0x34], config[0x40:0x42], config[0x50] = 0x40, b"\x01\x50", 0x10
+    config[0x58:0x5A] = b"\x36\x29"
+    raw = bytes(config if device else b"\xff" * 64)[:cut]
+    (read, *_) = reads_of(PciBits(("0000:41:00.0",), "CAP_EXP+8.w", 0x2000, 0x7000)).values()
+    how = plain(read)
+    assert how is not None
+    got = how.value({path: raw for path in how.paths})
+    assert (got.reason if isinstance(got, Unknown) else got) == told
 
 
 @pytest.mark.parametrize("key", ["vm.swappiness", "vm.dirty_bytes"])

@@ -31,6 +31,7 @@ _SHORT = Unknown(
     Reason.NOT_PRESENT,
     "the extended config space (beyond 256 bytes) cannot be reached on this host",
 )
+_NO_EXPRESS = Unknown(Reason.NOT_PRESENT, "it has no PCI Express capability")
 _CUT = Unknown(Reason.PARSE_FAILED, "config space ends in the middle of a register")
 _GONE = Unknown(Reason.NOT_PRESENT, "the function does not answer: all registers read as ones")
 _ASPM = {0: (), 1: ("L0s",), 2: ("L1",), 3: ("L0s", "L1")}
@@ -93,6 +94,17 @@ def _capability(data: bytes, wanted: int) -> int:
         seen.add(at)
         at = data[at + 1] & 0xFC
     return 0
+
+
+def express_word(data: bytes, offset: int) -> int | Unknown:
+    """Return 16 bits of the PCI Express capability by their offset; ones where nothing answers."""
+    if data[:64].count(0xFF) == 64:
+        return 0xFFFF
+    cap = _capability(data, EXPRESS) if len(data) > 64 else 0
+    if not cap:
+        return _NEEDS_ROOT if len(data) == 64 else _NO_EXPRESS
+    word = _read(data, "<H", cap + offset)
+    return _CUT if word is None else word
 
 
 def _extended(data: bytes) -> dict[int, int] | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpudoctor.formats.pci_config import express_word
 from gpudoctor.model import Reason, Unknown
 from gpudoctor.text import clean
 
@@ -25,6 +26,7 @@ _BESIDE = re.compile(
     rf"! test -e (?P<same>{_PATH}) && echo gone \|\| (?P<now>{_NOW}) "
     rf"\| grep -xF (?P<value>{_VALUE}) \|\| echo \$\((?P=now) && cat (?P<other>{_PATH})\)"
 )
+_REGISTER = re.compile(r"setpci -s (?P<device>[0-9a-f:.]+) CAP_EXP\+(?P<offset>[0-9a-f]+)\.w")
 _BRACKETS = re.compile(r".*\[([^\]]*)\].*")
 _NO_FILE = "No such file or directory"
 
@@ -55,7 +57,17 @@ def plain(text: str) -> Plain | None:
             (path, other),
             lambda got: _gone(got, path) or _both(_now(got, path, whole), value, _text(got, other)),
         )
+    if match := _REGISTER.fullmatch(text):
+        path, offset = f"/sys/bus/pci/devices/{match['device']}/config", int(match["offset"], 16)
+        return Plain((path,), lambda got: _word(got, path, offset))
     return None
+
+
+def _word(got: Contents, path: str, offset: int) -> Answer:
+    """Return a register of the PCI Express capability, in hexadecimal digits as setpci prints."""
+    raw = got.get(path, Unknown(Reason.PARSE_FAILED, f"{path}: not told"))
+    word = raw if isinstance(raw, Unknown) else express_word(raw, offset)
+    return word if isinstance(word, Unknown) else f"{word:04x}"
 
 
 def _text(got: Contents, path: str) -> Answer:
