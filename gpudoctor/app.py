@@ -246,7 +246,7 @@ class GpuDoctor(Measuring):
             from gpudoctor.screens.ask import leaving_words
 
             over = not applying.unsettled
-            words = leaving_words(applying, self.board.label, self.board.simulated)
+            words = leaving_words(applying, self.board)
             await self._leave("" if over else words)
 
     async def _leave(self, words: str = "") -> None:

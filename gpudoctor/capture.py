@@ -103,12 +103,23 @@ def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 async def _ask(shell: LiveShell, texts: Sequence[str]) -> dict[str, Answer]:
-    script = _READ + "; ".join(f"R {quote(text)}" for text in texts)
     smi = sum("nvidia-smi" in text for text in texts)
-    answer = await shell.run(script, limit=_LIMIT_SECONDS + smi * _SMI_SECONDS)
+    answer = await shell.run(read_script(texts), limit=_LIMIT_SECONDS + smi * _SMI_SECONDS)
     if answer.lost is not None:
         return dict.fromkeys(texts, answer.lost)
-    lines = answer.stdout.decode("utf-8", "backslashreplace").split("\n")[:-1]
+    return values_of(texts, answer.stdout)
+
+
+def read_script(texts: Sequence[str]) -> str:
+    """Return the line of sh that prints what each read text does; `values_of` reads it."""
+    if not texts:
+        return ""
+    return _READ + "; ".join(f"R {quote(text)}" for text in texts)
+
+
+def values_of(texts: Sequence[str], output: bytes) -> dict[str, Answer]:
+    """Return the value of each read text, from the output of their `read_script`."""
+    lines = output.decode("utf-8", "backslashreplace").split("\n")[:-1]
     if len(lines) != len(texts):
         gap = Unknown(Reason.PARSE_FAILED, "the values were not told whole")
         return dict.fromkeys(texts, gap)

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpudoctor import __version__
@@ -243,6 +244,13 @@ def _target_maker(args: argparse.Namespace) -> "Callable[[], Target]":
     )
 
 
+def _command(args: argparse.Namespace, verb: str, *words: str) -> str:
+    """Return the command line of a verb for the host that the options name."""
+    from gpudoctor.cli_ask import command
+
+    return command(args, verb, *words)
+
+
 def _screen(args: argparse.Namespace) -> int:
     """Open the screen; where there is no terminal, print the plain report."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -252,6 +260,7 @@ def _screen(args: argparse.Namespace) -> int:
     from gpudoctor.app import GpuDoctor
 
     app = GpuDoctor(args.make_target, read_only=getattr(args, "read_only", False))
+    app.board.command = partial(_command, args)
     app.run()
     if app.fault is not None:
         raise app.fault

@@ -144,6 +144,7 @@ class _Proving:
         self._captured = captured
         self._arms = arms
         self._begun: list[str] = []
+        self._came = False
         self.rounds = 0
         self.off: list[Block] = []
         self.off_wakes: list[Witness] = []
@@ -158,6 +159,8 @@ class _Proving:
         for number in range(rounds):
             spent = time.monotonic() - begun
             if number >= LEAST_ROUNDS and spent + spent / number > budget:
+                return ""
+            if all(arm.failed for arm in self._arms):
                 return ""
             turns: list[Arm | None] = [None, *(arm for arm in self._arms if not arm.failed)]
             chance.shuffle(turns)
@@ -179,6 +182,7 @@ class _Proving:
             return await run.block()
         within = 60 + round(6 * run.block_seconds)
         plan = make_plan(self._result, self._captured, [arm.name], confirm_within=within)
+        self._came = False
         try:
             arm.failed = await self._on(plan)
             if arm.waking and not arm.failed:
@@ -198,6 +202,7 @@ class _Proving:
         last = StateMoved(State.PLANNED)
         try:
             async for move in apply(self._make_target(), plan):
+                self._came = True
                 last = move if isinstance(move, StateMoved) else last
         except Refusal as refusal:
             if refusal.code != 1:
@@ -210,16 +215,22 @@ class _Proving:
         raise Refusal(f"{plan.id} is {last.state}: `gpudoctor status` tells more", INCOMPLETE)
 
     async def _off(self, plan: Plan) -> None:
+        """Take a turn back; one whose script never came has nothing to take back."""
         last = StateMoved(State.APPLIED)
         try:
             async for move in undo(self._make_target(), plan.id):
                 last = move if isinstance(move, StateMoved) else last
         except HostUnreachable as lost:
+            whether = "" if self._came else "if it was applied, "
             raise Refusal(
-                f"{lost.sentence}: the host itself takes {plan.id} back, within "
+                f"{lost.sentence}: {whether}the host itself takes {plan.id} back, within "
                 f"{plan.confirm_within} s of when it was applied (`gpudoctor status` tells)",
                 INCOMPLETE,
             ) from lost
+        except Refusal as refusal:
+            if self._came or refusal.code != 1:
+                raise
+            last = StateMoved(State.UNDONE)
         if last.state is not State.UNDONE:
             raise Refusal(
                 f"{plan.id} could not be taken back whole: `gpudoctor rollback {plan.id}`",

@@ -17,6 +17,11 @@ def glob(pattern: str) -> str:
     return pattern if _PLAIN_GLOB.fullmatch(pattern) else shlex.quote(pattern)
 
 
+def our_command(verb: str, *words: str) -> str:
+    """Return the command line of gpudoctor for the host it runs on."""
+    return shlex.join(("gpudoctor", verb, *words))
+
+
 def read_files(patterns: Sequence[str], cap: int) -> str:
     """Return sh text that prints each file's first `cap` bytes under a `==> path <==` header."""
     return f"head -v -c {int(cap)} -- {' '.join(glob(p) for p in patterns)}"

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gpudoctor.formats.bulk import parse_files
+from gpudoctor.formats.bulk import entry_key, parse_both
 from gpudoctor.hosts.root_shell import (
     RECONNECT_SECONDS,
     LiveShell,
@@ -18,13 +18,14 @@ from gpudoctor.hosts.root_shell import (
     open_shell,
     require_root,
 )
+from gpudoctor.hosts.session import JobAnswer
 from gpudoctor.hosts.target import Target
 from gpudoctor.journal import parse, steps_of, tell
 from gpudoctor.model import Unknown
 from gpudoctor.model.error import HostUnreachable, Refusal, UnknownHostKey
 from gpudoctor.model.plan import Plan, State, StateMoved, Transaction
 from gpudoctor.plan import default_operator
-from gpudoctor.shell import quote, read_files
+from gpudoctor.shell import list_entries, quote, read_files
 from gpudoctor.snapshots.plans import drop as drop_plan
 from gpudoctor.snapshots.store import keep_script
 from gpudoctor.text import one_line
@@ -45,7 +46,10 @@ Files = Mapping[str, bytes | Unknown]
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CHUNK = 60_000
-_JOURNAL_CAP, _ALL_CAP = 1 << 18, 16 << 20
+# Bytes read of a journal, and of all that one look reads.
+_JOURNAL_CAP, JOURNALS_CAP = 1 << 18, 16 << 20
+# Of what is said of files that are not there: a line each.
+COMPLAINTS_CAP = 1 << 18
 # How long the target may wait for its lock before it says whether it confirmed, in seconds.
 _CONFIRM_SECONDS = 45.0
 # How long a login to confirm is tried, and the wait between two tries, in seconds.
@@ -230,16 +234,33 @@ async def _told(shell: LiveShell, places: Places) -> list[Transaction]:
 
 
 async def journals(
-    shell: LiveShell, places: Places = PLACES, beside: Sequence[str] = ()
+    shell: LiveShell,
+    places: Places = PLACES,
+    beside: Sequence[str] = (),
+    entries: Sequence[str] = (),
 ) -> tuple[dict[str, Journaled], Files]:
-    """Return each transaction there by its id, with its steps, and files read in the same job.
+    """Return each transaction there by its id, with its steps, and what was read in the same job.
 
-    Takes root's shell, opened, and the paths of those files. Raises HostUnreachable.
+    Takes root's shell, opened, the paths of files and those of entries to list, which come by
+    their `entry_key`. Raises HostUnreachable.
     """
+    text = journals_text(places, beside, entries)
+    answer = await shell.run(text, JOURNALS_CAP, _LOOK_SECONDS, COMPLAINTS_CAP)
+    return journals_in(answer, places, beside, entries)
+
+
+def journals_text(places: Places, beside: Sequence[str], entries: Sequence[str]) -> str:
+    """Return the line of sh whose answer `journals_in` reads."""
     # Whether one runs is asked before its journal is read: what is gone has said its last word.
     paths = dict.fromkeys((_BOOT_ID, places.journal("*"), *beside))
-    text = f"{_look_text(places)}; {read_files(list(paths), _JOURNAL_CAP)}"
-    answer = await shell.run(text, _ALL_CAP, _LOOK_SECONDS)
+    listed = f"{list_entries(entries)}; " if entries else ""
+    return f"{_look_text(places)}; {listed}{read_files(list(paths), _JOURNAL_CAP)}"
+
+
+def journals_in(
+    answer: JobAnswer, places: Places, beside: Sequence[str], entries: Sequence[str]
+) -> tuple[dict[str, Journaled], Files]:
+    """Return what `journals` does, from the answer to its text. Raises HostUnreachable."""
     if answer.lost is not None:
         raise HostUnreachable(f"the transactions could not be read: {answer.lost.detail}")
     look = answer.stdout.partition(b"\n==> ")[0].decode("ascii", "replace")
@@ -247,7 +268,7 @@ async def journals(
     running = {name for word, name in words if word == "runs"}
     armed = {name for word, name in words if word == "armed"}
     uptime = next((float(value) for word, value in words if word == "up"), 0.0)
-    files = parse_files(answer.stdout, answer.stderr)
+    files = parse_both(answer.stdout, answer.stderr)
     boot = files.get(_BOOT_ID, b"")
     boot_id = boot.decode("ascii", "replace").strip() if isinstance(boot, bytes) else ""
     whose = {places.journal(name): name for word, name in words if word == "has"}
@@ -258,7 +279,8 @@ async def journals(
         lines = parse(raw if isinstance(raw, bytes) else b"")
         told = tell(name, lines, boot_id, uptime, name in running, name in armed)
         found[name] = told, steps_of(lines)
-    return found, {path: files[path] for path in beside if path in files}
+    asked = (*beside, *map(entry_key, entries))
+    return found, {name: files[name] for name in asked if name in files}
 
 
 def _look_text(places: Places) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gpudoctor.model.plan import Transaction
     from gpudoctor.model.snapshot import KeptFinding, Otherwise, SnapshotHead, Unreadable
 
-    MakePage = Callable[[AuditResult, Sequence[Transaction] | Unknown], BeforeReboot]
+    Known = Sequence[Transaction] | Unknown
+    MakePage = Callable[[AuditResult, Known, Callable[..., str]], BeforeReboot]
 
     class Audit(Protocol):
         """Audits a target, reading more besides."""
@@ -162,7 +163,7 @@ class Archive:
         audit, readers, page = await asyncio.to_thread(_page_engine)
         result = await audit(await asyncio.to_thread(self._make_target), more=readers)
         known = await self._transactions(result)
-        return await asyncio.to_thread(page, result, known)
+        return await asyncio.to_thread(page, result, known, self._board.command)
 
     async def _transactions(self, result: "AuditResult") -> "list[Transaction] | Unknown":
         """Return what the target keeps, or why that is not known."""

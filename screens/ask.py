@@ -12,6 +12,7 @@ from textual.widgets import Button, Static
 
 from gpudoctor.model.error import UnknownHostKey
 from gpudoctor.screens.applying import Applying
+from gpudoctor.screens.board import Board
 from gpudoctor.screens.words import MUTED, host, host_line
 from gpudoctor.text import one_line
 
@@ -112,14 +113,14 @@ def leaving_question(applying: Applying, simulated: bool) -> Content:
     return Content.assemble((f"{what} ", "bold"), how)
 
 
-def leaving_words(applying: Applying, label: str, simulated: bool) -> str:
+def leaving_words(applying: Applying, board: Board) -> str:
     """Return what the terminal says once the screen is gone, in plain text."""
-    if simulated:
+    if board.simulated:
         return "gpudoctor: the simulated host ended with the screen"
-    left, name = applying.left, one_line(f"transaction {applying.id} on {label}", 160)
+    left, name = applying.left, one_line(f"transaction {applying.id} on {board.label}", 160)
     if applying.waits and left is not None:
         return (
             f"gpudoctor: {name} is taken back in {left:.0f} s unless it is confirmed: "
-            f"`gpudoctor confirm {one_line(applying.id, 60)}`"
+            f"`{board.command('confirm', one_line(applying.id, 60))}`"
         )
-    return f"gpudoctor: {name} goes on there; `gpudoctor status` tells how it ended"
+    return f"gpudoctor: {name} goes on there; `{board.command('status')}` tells how it ended"

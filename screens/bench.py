@@ -98,7 +98,7 @@ class BenchScreen(Screen[None]):
         rows = [Option(engine_row(one, width)) for one in engines]
         words = "looking for an engine …" if bench.looking else "none"
         listing.set_options(rows or [Option(words, disabled=True)])
-        at = next((n for n, one in enumerate(engines) if one.url == bench.url), 0)
+        at = next((n for n, one in enumerate(engines) if one.place == bench.place), 0)
         listing.highlighted = at if engines else None
 
     @on(OptionList.OptionHighlighted, "#engines")
@@ -106,7 +106,7 @@ class BenchScreen(Screen[None]):
         """Take the engine under the cursor as the operator's choice."""
         engines = self.board.bench.engines or ()
         if event.option_index < len(engines):
-            self.board.bench.url = engines[event.option_index].url
+            self.board.bench.place = engines[event.option_index].place
 
     @on(OptionList.OptionSelected, "#engines")
     def action_measure(self) -> None:

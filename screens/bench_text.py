@@ -265,7 +265,7 @@ def _three(values: tuple[float, float, float] | None) -> str:
     """Return three percentiles in one unit."""
     if values is None:
         return "too little to tell"
-    if max(values) < 10:
+    if max(values) < 0.9995:  # from there on three digits would be written as 1e+03
         return f"{', '.join(f'{value * 1e3:.3g}' for value in values)} ms"
     return f"{', '.join(f'{value:.3g}' for value in values)} s"
 

@@ -78,7 +78,7 @@ class Weighed:
 
 @dataclass(slots=True)
 class Bench:
-    """Benchmarks on this host: `engines` is None until looked for, `url` the operator's choice.
+    """Benchmarks on this host: `engines` is None until looked for, `place` the chosen one's.
 
     `problem` says why there is none to measure, `said` why the last run gave nothing. `weighed`
     is by transaction.
@@ -87,7 +87,7 @@ class Bench:
     engines: "tuple[Serving, ...] | None" = None
     problem: str = ""
     looking: bool = False
-    url: str = ""
+    place: str = ""
     shown: Shown | None = None
     going: Going | None = None
     said: str = ""

@@ -71,11 +71,16 @@ class Bencher:
         bench.engines, bench.problem = tuple(servings), ""
         return result, servings
 
-    async def _engine(self) -> "tuple[AuditResult, Serving]":
-        """Return the engine to measure: the only one, or the operator's choice."""
+    async def _engine(self, before: "BenchRun | None" = None) -> "tuple[AuditResult, Serving]":
+        """Return the engine to measure: that of a run before, the only one, or the chosen one."""
         result, servings = await self._engines()
         bench = self._board.bench
-        found = [one for one in servings if len(servings) == 1 or one.url == bench.url]
+        if before is not None:
+            found = [one for one in servings if before.serving.same(one)]
+            if not found:
+                raise Refusal(f"{before.serving.place} does not serve {before.serving.model} now")
+            return result, found[0]
+        found = [one for one in servings if len(servings) == 1 or one.place == bench.place]
         if not found:
             raise Refusal(f"{len(servings)} engines serve there: choose one in 4 Benchmark", 1)
         return result, found[0]
@@ -96,7 +101,7 @@ class Bencher:
         from gpudoctor.bench.history import earlier, with_length
         from gpudoctor.bench.measure import Wish, measure_engine
 
-        result, serving = await self._engine()
+        result, serving = await self._engine(going.before)
         going.phase = "looking at the host"
         self._board.touch()
         wish = Wish(full=going.full, transaction=going.transaction, paced=self.paced)
@@ -106,14 +111,27 @@ class Bencher:
         run = await measure_engine(self._make_target, wish, tell, result, serving, going.stop)
         if not going.holds():
             raise Refusal("not measured: the change was taken back meanwhile", 1)
-        self._runs.insert(0, run)
         with suppress(Refusal):  # without the right to read them, nothing was applied from here
             self._stood[run.id] = what_stands(await self._transactions())
+        if going.before is not None:
+            self._only_it(going.before, run)
+        self._runs.insert(0, run)
         problem = await self._keep(run)
         await self._show(result, serving)
         if problem:
             raise Refusal(problem)
         return run
+
+    def _only_it(self, before: "BenchRun", after: "BenchRun") -> None:
+        """Raise a Refusal where more stands, or less, than the change that was measured."""
+        was, now = self._stood.get(before.id), self._stood.get(after.id)
+        if was is None or now is None:
+            return
+        if not now.get(after.transaction, True):
+            raise Refusal("not measured: the change does not stand on the host", 1)
+        others = {one for one in was.keys() | now.keys() if one != after.transaction}
+        if any(was.get(one, False) is not now.get(one, False) for one in others):
+            raise Refusal("not measured: something else was applied or taken back meanwhile", 1)
 
     def _tell(self, going: Going, progress: "Progress") -> None:
         going.take(progress)
@@ -147,7 +165,7 @@ class Bencher:
     async def _show(self, result: "AuditResult", serving: "Serving | None") -> None:
         """Show the newest run of an engine, or of the host, against the one before it."""
         known = await self._known(result)
-        same = [run for run in known if serving is not None and _alike(run.serving, serving)]
+        same = [run for run in known if serving is not None and serving.same(run.serving)]
         if found := same or known:
             self._board.bench.shown = await asyncio.to_thread(_shown, found, result, serving)
             self._board.touch()
@@ -161,6 +179,8 @@ class Bencher:
 
         result, serving = await self._engine()
         told = await self._transactions()
+        if but and not any(one.id == but and one.stands for one in told):
+            raise Refusal("not measured: the change does not stand on the host", 1)
         known = await self._known(result)
         same = (run for run in known if self._unchanged(run, told, but))
         return fresh(same, serving, result.identity.boot_id, datetime.now(UTC))
@@ -184,7 +204,7 @@ class Bencher:
 
         at = next((n for n, run in enumerate(self._runs) if run.id == before.id), None)
         older = [before] if at is None else self._runs[at:]
-        runs = earlier(older, before.serving, Wish(full=before.full)) or [before]
+        runs = earlier(older, before.serving, Wish(streams=(1,), full=before.full)) or [before]
         told = await asyncio.to_thread(judged, runs, after, 1)
         assert told is not None
         return told
@@ -210,10 +230,6 @@ def _kept(result: "AuditResult") -> "list[BenchRun]":
     return list(islice(kept_runs(who.machine_id, result.label, who.system_uuid), _MOST_KEPT))
 
 
-def _alike(one: "Serving", other: "Serving") -> bool:
-    return (one.kind, one.model) == (other.kind, other.model)
-
-
 def _shown(runs: "Sequence[BenchRun]", result: "AuditResult", serving: "Serving | None") -> Shown:
     """Return the first of the runs against those behind it; the ceiling is the engine's now."""
     from gpudoctor.bench.history import ceiling_of, earlier, judged
@@ -222,6 +238,6 @@ def _shown(runs: "Sequence[BenchRun]", result: "AuditResult", serving: "Serving 
     run = runs[0]
     streams = tuple(level.streams for level in run.levels)
     before = earlier(runs[1:], run.serving, Wish(streams=streams, full=run.full)) if streams else []
-    now = serving if serving is not None and _alike(run.serving, serving) else run.serving
+    now = serving if serving is not None and serving.same(run.serving) else run.serving
     ceiling = ceiling_of(result, replace(run, serving=now))
     return Shown(run, judged(before, run, streams[0]) if before else None, ceiling)

@@ -1,7 +1,7 @@
 """The board: what the audit, the plan and the transaction have told so far. Screens draw it."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -22,6 +22,7 @@ from gpudoctor.screens.applying import Applying
 from gpudoctor.screens.benched import Bench
 from gpudoctor.screens.choice import Chosen, still_there, way_of
 from gpudoctor.screens.kept import Page, Shelf, Telling
+from gpudoctor.shell import our_command
 
 
 @runtime_checkable
@@ -53,7 +54,10 @@ class History:
 
 @dataclass(slots=True)
 class Board:
-    """State shared by the screens; `version` grows with every change, so redraws coalesce."""
+    """State shared by the screens; `version` grows with every change, so redraws coalesce.
+
+    `command` makes the command line of gpudoctor for the host, of a verb and its words.
+    """
 
     read_only: bool = False
     label: str = ""
@@ -82,6 +86,7 @@ class Board:
     page: Page = field(default_factory=Page)
     bench: Bench = field(default_factory=Bench)
     version: int = 0
+    command: Callable[..., str] = our_command
 
     def touch(self) -> None:
         """Say that something changed."""
@@ -141,6 +146,8 @@ class Board:
             return "the audit has ended"
         if self.applying is not None and self.applying.unsettled:
             return "the transaction has ended: t shows it"
+        if self.bench.going is not None:
+            return "the benchmark has ended: 4 shows it"
         return ""
 
     def way(self, finding: Finding) -> int | None:

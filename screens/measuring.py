@@ -110,25 +110,45 @@ class Measuring(Storytelling):
             return "values are being written there: t shows it"
         if board.page.reading:
             return "the page before a reboot reads the host: wait until it is there"
+        if board.capturing:
+            return "the values to plan with are read: wait until they are there"
         return ""
 
     def _measure_once(self) -> None:
-        if sentence := self._unmeasurable():
+        if sentence := self._unmeasurable() or self._outlasts(full=False):
             self.notify(sentence, severity="warning", markup=False)
         else:
-            self._begin_run(Going(full=False))
+            self._begin_run(Going(full=False, holds=self._as_it_stands()))
 
     async def _full_asked(self) -> None:
         """Tell how long a full run takes, ask, and measure."""
         from gpudoctor.screens.bench_text import full_question
 
-        if sentence := self._unmeasurable():
+        if sentence := self._unmeasurable() or self._outlasts(full=True):
             return self.notify(sentence, severity="warning", markup=False)
         if not await self._agree("Full run?", full_question(self.board.bench), "Measure"):
             return
-        if sentence := self._unmeasurable():
+        if sentence := self._unmeasurable() or self._outlasts(full=True):
             return self.notify(sentence, severity="warning", markup=False)
-        self._begin_run(Going(full=True))
+        self._begin_run(Going(full=True, holds=self._as_it_stands()))
+
+    def _outlasts(self, full: bool) -> str:
+        """Return that what waits to be kept would be taken back amid a run, or nothing."""
+        applying, needed = self.board.applying, self.expected(full)
+        left = applying.left if applying is not None and applying.waits else None
+        if left is None or left > needed:
+            return ""
+        return (
+            f"measuring takes about {needed:.0f} s, and the target takes the last change back "
+            "before that: t shows it, to keep it or to undo it first"
+        )
+
+    def _as_it_stands(self) -> "Callable[[], bool]":
+        """Return what tells whether the change that waits now, if one does, still stands."""
+        applying = self.board.applying
+        if applying is None or not applying.waits:
+            return lambda: True
+        return partial(_stands, applying)
 
     def _begin_run(self, going: Going) -> "Worker[BenchRun | None]":
         self.board.bench.going = going  # at once: nothing else begins
@@ -150,6 +170,8 @@ class Measuring(Storytelling):
             if self.board.bench.going is going:
                 self.board.bench.going = None
                 self.board.touch()
+            if self.board.chosen and self.board.plan is None and not self._leaving:
+                self._replan()  # it waited for the run
         return runs[-1] if runs else None
 
     def _end_asked(self) -> None:
@@ -258,8 +280,9 @@ class Measuring(Storytelling):
         except Exception as error:  # no traceback ever reaches an operator
             self.board.bench.said = _sentence(error)
             run = None
-        if run is None or run.stopped:
-            why = self.board.bench.said or "the run before it was ended"
+        said = self.board.bench.said or "the run before it was ended"
+        why = said if run is None else "" if found[-1] else _cut_short(run)
+        if run is None or why:
             self.notify(f"nothing was applied: {why}", severity="warning", markup=False)
             return False
         self._befores[plan.id] = run
@@ -340,7 +363,12 @@ class Measuring(Storytelling):
 
     async def _settled(self, applying: Applying) -> None:
         """Wait until a change waits for a word, or is over and read anew."""
-        await _until(lambda: applying.waits or applying.id not in self._transacted)
+        await _until(
+            lambda: (
+                (applying.waits and not applying.confirmed.is_set())
+                or applying.id not in self._transacted
+            )
+        )
         await self._audit_over()
         await _until(lambda: not self.board.capturing)
 
@@ -365,6 +393,16 @@ class Measuring(Storytelling):
         )
 
 
+def _cut_short(run: "BenchRun") -> str:
+    """Return why a run just taken is no base to judge a change by, or nothing."""
+    from gpudoctor.bench.history import fits
+    from gpudoctor.bench.run import ENDED
+
+    if run.stopped == ENDED:
+        return "the run before it was ended"
+    return "" if fits(run, run.serving, (1,)) else run.stopped or "too little of it was undisturbed"
+
+
 def _stands(applying: Applying) -> bool:
     """Return whether a change is on the target, and nobody takes it back."""
     stands = applying.state in {State.APPLIED, State.CONFIRMED}
@@ -380,9 +418,9 @@ async def _until(condition: "Callable[[], bool]") -> None:
 
 
 async def _ended(worker: "Worker[Any] | None") -> None:
+    """Wait for a worker's end, however it ends; to cancel this wait does not cancel the worker."""
     if worker is not None:
-        with suppress(WorkerCancelled, WorkerFailed):
-            await worker.wait()
+        await _until(lambda: worker.is_finished)
 
 
 async def _result(worker: "Worker[BenchRun | None]") -> "BenchRun | None":

@@ -42,7 +42,9 @@ class PuttingBack(Remembering):
         story, result = telling.story, board.result
         wanted = [told for told in (story.told if story else ()) if telling.picked(told)]
         kept = [told for told in wanted if lastable(told)]
-        board.chosen, said = self._entries([told for told in wanted if told not in kept])
+        chosen, said = self._entries([told for told in wanted if told not in kept])
+        if chosen:  # else what is selected in the plan stays so
+            board.chosen = chosen
         if not wanted:
             said = ("nothing is selected: space selects",)
         elif kept and not last:
@@ -54,7 +56,7 @@ class PuttingBack(Remembering):
             forms, without = await lasting_forms(kept, result)
             said += tuple(f"{title} cannot be made to last from here" for title in without)
             self._said(said)
-        if board.chosen and await self._applied_again(last, said):
+        if chosen and await self._applied_again(last, said):
             applying = board.applying
             if forms is not None and applying is not None and applying.id in self._last_too:
                 applying.forms = _both(applying.forms, forms)

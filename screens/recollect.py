@@ -39,9 +39,11 @@ async def looked_back(make_target: "Callable[[], Target]") -> AsyncIterator[Look
     async with AsyncExitStack() as stack:
         try:
             look = await asyncio.to_thread(_look_at, make_target)
-            story = await stack.enter_async_context(look()) if look is not None else None
-            if story is not None:
-                await asyncio.to_thread(_words)
+            story = None
+            if look is not None:  # its screen is imported while the host is waited for
+                words = asyncio.ensure_future(asyncio.to_thread(_words))
+                story = await stack.enter_async_context(look())
+                await words
             told = LookedBack(story)
         except UnknownHostKey as error:
             told = LookedBack(problem=error.sentence, again=True)

@@ -22,7 +22,7 @@ import pytest
 
 from gpudoctor.audit import run_audit
 from gpudoctor.before_reboot import READERS, page
-from gpudoctor.before_reboot.tunings import here, transaction_lines
+from gpudoctor.before_reboot.tunings import transaction_lines
 from gpudoctor.cli import main
 from gpudoctor.cli_ask import command
 from gpudoctor.hosts.recorded import RecordedTarget
@@ -36,6 +36,7 @@ from gpudoctor.model.place import parse_container
 from gpudoctor.model.plan import State, Transaction
 from gpudoctor.recording import Answers
 from gpudoctor.report_before_reboot import before_reboot_json, markdown, plain
+from gpudoctor.shell import our_command
 from tests.cases import answers
 
 FOLDER = Path(__file__).parent / "before_reboot"
@@ -148,7 +149,7 @@ def test_the_page_is_in_order_and_alike_in_every_form(name: str) -> None:
 def test_a_check_name_from_the_host_is_quoted() -> None:
     checks = ("swap", "$(reboot)")
     one = Transaction("20260101-000000-abcdef", State.APPLIED, "me", "", ("t",), checks, "b")
-    (line,) = transaction_lines([one], here)
+    (line,) = transaction_lines([one], our_command)
     assert line.commands[-1] == "gpudoctor fix swap '$(reboot)' --persist"
 
 

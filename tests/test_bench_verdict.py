@@ -2,9 +2,11 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from gpudoctor.bench.history import fits
 from gpudoctor.bench.verdict import APPLIED, compare, drift, ratio_interval
 from gpudoctor.model.bench import (
     BenchRun,
@@ -15,6 +17,7 @@ from gpudoctor.model.bench import (
     Request,
     Serving,
 )
+from gpudoctor.model.place import ContainerRef
 
 SERVING = Serving("llama.cpp", "http://127.0.0.1:8080", "tiny")
 TEXT = "The quick brown fox jumps over the lazy dog, and then it counts its steps to the river. "
@@ -131,7 +134,22 @@ def test_a_disturbed_block_does_not_count() -> None:
     blocks = before.levels[0].blocks
     marked = tuple(replace(block, foreign="2 requests of others") for block in blocks[:5])
     after = replace(before, levels=(Level(1, marked + blocks[5:]),))
-    assert "only" in compare([before], after).why
+    assert "only 3 blocks were measured undisturbed" in compare([before], after).why
+    assert fits(before, SERVING, (1,)) and not fits(after, SERVING, (1,))
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ({"pid": 7, "version": "2"}, True),
+        ({"url": "http://127.0.0.1:9999"}, False),
+        ({"container": ContainerRef("docker", "b")}, False),
+        ({"model": "other"}, False),
+    ],
+)
+def test_a_run_of_another_engine_is_no_earlier_run(other: dict[str, Any], same: bool) -> None:
+    """Containers with networks of their own may share a URL, and replicas a model."""
+    assert fits(run(0.01, 0, 1), replace(SERVING, **other), (1,)) is same
 
 
 def test_faster_rubbish_is_no_gain() -> None:

@@ -1,5 +1,6 @@
 """Mode 4 and the loop around a change, on the demo's simulated engine."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -12,18 +13,20 @@ from gpudoctor.app import GpuDoctor
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.bench import Judgement, Serving
 from gpudoctor.model.error import Refusal
-from gpudoctor.model.plan import State
+from gpudoctor.model.place import ContainerRef
+from gpudoctor.model.plan import State, Transaction
 from gpudoctor.screens.apply import ApplyScreen
 from gpudoctor.screens.ask import AskScreen
 from gpudoctor.screens.bench import BenchScreen
-from gpudoctor.screens.bench_text import chart
+from gpudoctor.screens.bench_text import _three, chart
 from gpudoctor.snapshots.store import state_home
+from gpudoctor.transaction import confirm
 from tests.pictures import demo
 from tests.screen_pilot import ask, press, running, shown, wait_for, wait_until_shown
 
 NUMA, RISKY = ("kern-numa-balancing",), ("kern-cstate-exit:3",)
 # Real seconds for a simulated one: so slow that a run is always met amid its blocks.
-SLOW = (0.0, 1.0)
+SLOW = (0.0, 0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -237,6 +240,53 @@ async def test_one_of_several_engines_is_chosen(monkeypatch: pytest.MonkeyPatch)
         assert app._bencher._runs[0].serving.url == two.url
 
 
+async def test_engines_that_share_a_url_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = swift()
+    async with running(app) as pilot:
+        await in_mode_4(pilot, app)
+        assert app.board.bench.engines
+        one = app.board.bench.engines[0]
+        two = replace(one, container=ContainerRef("docker", "second"))
+        monkeypatch.setattr("gpudoctor.bench.measure.engines_of", answering(app, one, two))
+        await press(pilot, "1", "4")
+        await wait_until_shown(pilot, app, "Engines: choose one")
+        await press(pilot, "down", "enter")
+        await measured(pilot, app)
+        assert app._bencher._runs[0].serving.container == two.container
+        await press(pilot, "up", "enter")
+        await measured(pilot, app, 2)
+        assert app._bencher._runs[0].serving.container == one.container
+        shown_now = app.board.bench.shown
+        assert shown_now is not None and shown_now.told is None  # the other is nothing to judge by
+
+
+async def test_a_run_ends_where_its_look_is_still_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = swift()
+    async with running(app) as pilot:
+        await in_mode_4(pilot, app)
+        assert app.board.result is not None and app.board.bench.engines
+        found = app.board.result, list(app.board.bench.engines)
+        go = asyncio.Event()
+
+        async def slowly(*_: object) -> tuple[AuditResult, list[Serving]]:
+            await go.wait()
+            return found
+
+        monkeypatch.setattr("gpudoctor.bench.measure.engines_of", slowly)
+        await press(pilot, "1", "4")
+        await wait_for(pilot, lambda: app.board.bench.looking)
+        await press(pilot, "g")
+        await wait_for(pilot, lambda: app.board.bench.going is not None)
+        await press(pilot, "x")
+        await wait_for(pilot, lambda: app.board.bench.going is None)
+        assert app.board.bench.looking
+        go.set()
+        await wait_for(pilot, lambda: not app.board.bench.looking)
+        assert app.board.bench.going is None and not app._bencher._runs
+
+
 async def test_measured_before_and_after_a_change_it_stands_beside_it_and_is_undone() -> None:
     app = swift()
     async with running(app, (80, 24)) as pilot:
@@ -303,6 +353,77 @@ async def test_ending_the_run_before_it_applies_nothing() -> None:
         assert app.board.applying is None and app.board.chosen == NUMA
 
 
+async def test_a_plain_run_amid_the_countdown_is_dropped_once_the_change_is_gone() -> None:
+    app = demo(SLOW)
+    async with running(app) as pilot:
+        await applied(pilot, app, RISKY, "y")
+        await press(pilot, "4")
+        await wait_for(pilot, lambda: bool(app.board.bench.engines))
+        await press(pilot, "g")
+        await amid(pilot, app)
+        going, applying = app.board.bench.going, app.board.applying
+        assert going is not None and applying is not None and going.holds()
+        applying.state = State.UNDONE  # as its timer does
+        await wait_for(pilot, lambda: app.board.bench.going is None)
+        assert not app._bencher._runs
+        assert app.board.bench.said == "not measured: the change was taken back meanwhile"
+
+
+async def test_no_plain_run_begins_that_the_timer_would_spoil(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = swift()
+    async with app.run_test(size=(160, 45), notifications=True) as pilot:
+        await wait_for(pilot, lambda: app.board.result is not None and not app.board.running)
+        monkeypatch.setattr(app, "expected", lambda full=False: 61.0)
+        await applied(pilot, app, RISKY, "y")
+        await in_mode_4(pilot, app)
+        for key in ("g", "f"):
+            await press(pilot, key)
+            await wait_until_shown(pilot, app, "measuring takes about 61 s")
+        assert app.board.bench.going is None and not isinstance(app.screen, AskScreen)
+
+
+async def test_a_run_ended_amid_the_eight_streams_is_a_base() -> None:
+    app = demo(SLOW)
+    async with running(app) as pilot:
+        await in_mode_4(pilot, app)
+        await press(pilot, "g")
+        bench = app.board.bench
+        await wait_for(
+            pilot,
+            lambda: bool(
+                bench.going and bench.going.progress and "8" in bench.going.progress.phase
+            ),
+        )
+        await press(pilot, "x")
+        await measured(pilot, app)
+        assert app._bencher._runs[0].stopped
+        await applied(pilot, app, NUMA, "m")
+        told = await weighed(pilot, app)
+        assert told.before is app._bencher._runs[1] and told.told is not None
+
+
+async def test_a_change_that_was_taken_back_elsewhere_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = swift()
+    async with running(app) as pilot:
+        await in_mode_4(pilot, app)
+        await press(pilot, "g")
+        await measured(pilot, app)
+        await applied(pilot, app, NUMA, "y")
+
+        async def none() -> list[Transaction]:
+            return []
+
+        monkeypatch.setattr(app._bencher, "_transactions", none)
+        await press(pilot, "e")
+        told = await weighed(pilot, app)
+        assert told.said == "not measured: the change does not stand on the host"
+        assert len(app._bencher._runs) == 1
+
+
 async def test_measured_amid_the_countdown_and_kept_by_key() -> None:
     app = swift()
     async with running(app, (80, 24)) as pilot:
@@ -328,8 +449,18 @@ async def test_a_run_that_would_outlast_the_timer_waits_for_the_word(
         assert told.told is not None and len(app._bencher._runs) == 2
 
 
-async def test_the_word_to_keep_goes_first_and_it_is_measured_anew() -> None:
+async def test_the_word_to_keep_goes_first_and_it_is_measured_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The word takes a login, and an audit follows it: nothing is measured beside them."""
     app = demo(SLOW)
+    heard = asyncio.Event()
+
+    async def slowly(*args: Any) -> Any:
+        await heard.wait()
+        return await confirm(*args)
+
+    monkeypatch.setattr("gpudoctor.loop.confirm", slowly)
     async with running(app) as pilot:
         await in_mode_4(pilot, app)
         await press(pilot, "g")
@@ -339,6 +470,11 @@ async def test_the_word_to_keep_goes_first_and_it_is_measured_anew() -> None:
         await amid(pilot, app)
         first = app.board.bench.going
         await press(pilot, "c")
+        await wait_for(pilot, lambda: app.board.bench.going is None)
+        for _ in range(5):
+            await pilot.pause(0.1)
+            assert app.board.bench.going is None
+        heard.set()
         await wait_for(pilot, lambda: app.board.applying.state is State.CONFIRMED)  # type: ignore[union-attr]
         await amid(pilot, app)
         assert app.board.bench.going is not first and not app.board.running
@@ -367,6 +503,14 @@ async def test_undo_and_quit_end_the_run_at_once(key: str) -> None:
             assert app.board.applying is not None and app.board.applying.state is State.UNDONE
             assert app.board.bench.going is None and len(app._bencher._runs) == 1
     assert app.fault is None
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [((0.0305, 0.041, 0.9), "30.5, 41, 900 ms"), ((0.412, 1.2, 1.52), "0.412, 1.2, 1.52 s")],
+)
+def test_times_are_in_one_unit(values: tuple[float, float, float], text: str) -> None:
+    assert _three(values) == text
 
 
 def test_the_picture_of_rates_has_gaps_and_a_scale_from_zero() -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from textual.widgets import Input
 
 from gpudoctor.app import GpuDoctor
+from gpudoctor.cli_ask import command as command_line
 from gpudoctor.hosts.recorded import RecordedTarget
 from gpudoctor.model.audited import AuditResult
 from gpudoctor.model.before_reboot import BeforeReboot, Line, Outlook, Topic
@@ -272,8 +275,15 @@ async def test_the_page_before_a_reboot(
         return RESULT
 
     monkeypatch.setattr("gpudoctor.audit.run_audit", audited)
-    monkeypatch.setattr("gpudoctor.before_reboot.page", lambda result, known: pages.pop(0))
+
+    def page(result: object, known: object, command: Callable[..., str]) -> BeforeReboot:
+        made = pages.pop(0)
+        said = Line(Topic.TUNINGS, Outlook.LOST, "x", commands=(command("rollback", "T"),))
+        return replace(made, lines=(*made.lines, said))
+
+    monkeypatch.setattr("gpudoctor.before_reboot.page", page)
     app = GpuDoctor(scripted_target)
+    app.board.command = partial(command_line, Namespace(host="root@gpu1", container="lxc:101"))
     async with running(app, size) as pilot:
         await press(pilot, "3", "b")
         await wait_for(pilot, lambda: "no NVIDIA module is built" in shown(app))
@@ -283,6 +293,7 @@ async def test_the_page_before_a_reboot(
             "$ dkms autoinstall -k 6.8.0-47",
             "✗ will be lost  sysctl kernel.numa_balancing",
             "6.8.0-47 boots next",
+            "$ gpudoctor --host root@gpu1 --container lxc:101 rollback T",
         ):
             assert words in shown(app)
         await press(pilot, "r")

@@ -4,11 +4,10 @@ import argparse
 import json
 import subprocess
 import tomllib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,9 @@ import pytest
 from gpudoctor import story as telling
 from gpudoctor.cli_story import story_command
 from gpudoctor.fixes import reads_of
-from gpudoctor.formats.bulk import parse_files
+from gpudoctor.formats.bulk import parse_both, parse_files
 from gpudoctor.hosts.local import LocalTransport
+from gpudoctor.hosts.root_shell import LiveShell
 from gpudoctor.hosts.session_script import Sudo
 from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model import (
@@ -46,7 +46,7 @@ from gpudoctor.model.snapshot import Kind, SnapshotHead
 from gpudoctor.model.story import Fate, KeptItem, KeptStep, PlanRecord, Story, Told
 from gpudoctor.report_story import plain as report
 from gpudoctor.report_story import story_json
-from gpudoctor.shell import read_files
+from gpudoctor.shell import list_entries, read_files
 from gpudoctor.snapshots import plans
 from gpudoctor.snapshots.catalog import heads as heads_in
 from gpudoctor.snapshots.epochs import epoch
@@ -54,7 +54,7 @@ from gpudoctor.snapshots.store import machine_folder, save
 from gpudoctor.snapshots.telling import worth_telling
 from gpudoctor.story import after_audit, look, reads
 from gpudoctor.story.reads import Look
-from gpudoctor.story.values import CAP, plain
+from gpudoctor.story.values import CAP, OWN_CAP, plain
 from gpudoctor.transaction_script import Places
 from tests.snapshot_rig import run
 
@@ -229,6 +229,45 @@ def test_bytes_tell_what_the_text_prints(
         assert (value, ran.returncode) == (printed, 0)
 
 
+OWN_KINDS = ["file", "no file", "folder", "link", "lost link", "masked", "long", "longer"]
+
+
+@pytest.mark.parametrize("kind", OWN_KINDS)
+def test_a_file_of_ours_is_told_by_its_bytes_and_entry(tmp_path: Path, kind: str) -> None:
+    path, other = tmp_path / "99-zz.conf", tmp_path / "other"
+    other.write_text("x = 1\n")
+    match kind:
+        case "file":
+            path.write_text("vm.swappiness = 1\n")
+            path.chmod(0o640)
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(other)
+        case "lost link":
+            path.symlink_to("/nowhere/at all")
+        case "masked":
+            path.symlink_to("/dev/null")
+        case "long":
+            path.write_text("x" * (CAP + 1))
+        case "longer":
+            path.write_text("x" * OWN_CAP)
+    read = reads_of(OwnFile(str(path), "x"))[str(path)]
+    how = plain(read)
+    assert how is not None
+    ran = subprocess.run(["sh", "-c", read], capture_output=True, text=True, check=True)
+    got = subprocess.run(
+        ["sh", "-c", f"{list_entries(how.entries)}; {read_files(how.paths, OWN_CAP)}"],
+        capture_output=True,
+        env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+    )
+    value = how.value(parse_both(got.stdout, got.stderr.decode()))
+    if kind == "longer":
+        assert isinstance(value, Unknown) and value.reason is Reason.TOO_BIG
+    else:
+        assert value == ran.stdout.rstrip("\n")
+
+
 @pytest.mark.parametrize(
     ("device", "cut", "told"),
     [
@@ -294,9 +333,9 @@ def swap(wanted: str, before: str) -> KeptStep:
     return KeptStep("swap", 1, "sysctl vm.swappiness", (item,), Sysctl("vm.swappiness", wanted))
 
 
-def files_of(folder: Path) -> tuple[str, ...]:
-    """Return 600 files that stand for the governors of as many CPUs."""
-    paths = [folder / f"cpu{n}" for n in range(600)]
+def files_of(folder: Path, count: int) -> tuple[str, ...]:
+    """Return files that stand for the governors of so many CPUs."""
+    paths = [folder / f"cpu{n}" for n in range(count)]
     for path in paths:
         path.write_text("powersave\n")
     return tuple(map(str, paths))
@@ -313,7 +352,7 @@ async def test_a_host_that_the_store_does_not_know_is_not_asked(
     async def never(*_: object) -> None:
         raise AssertionError("it logged in")
 
-    monkeypatch.setattr("gpudoctor.story.open_shell", never)
+    monkeypatch.setattr(LiveTarget, "connect", never)
     assert await look(here(), places) is None
 
 
@@ -328,27 +367,54 @@ async def test_the_look_reads_what_is_there_now(places: Places) -> None:
     assert f"(boot an-old-b -> {BOOT[:8]})" in story.happened
 
 
-async def test_hundreds_of_values_are_one_process(
-    monkeypatch: pytest.MonkeyPatch, places: Places, tmp_path: Path
-) -> None:
-    paths = files_of(tmp_path)
-    items = tuple(KeptItem(path, "powersave", "performance") for path in paths)
-    kept(KeptStep("governor", 1, "t", items, Sysfs(paths, "performance")), swap(SWAP, "999"))
-    run: list[str] = []
-    from gpudoctor.hosts.root_shell import LiveShell
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of what is started on the host from now on: an exec, or a session's job."""
+    found: list[str] = []
+    plain_open, plain_run = LocalTransport.open, LiveShell.run
 
-    plain_run = LiveShell.run
+    async def opened(self: LocalTransport, command: str) -> Any:
+        found.append("exec")
+        return await plain_open(self, command)
 
-    async def counted(self: LiveShell, text: str, *more: Any, **named: Any) -> Any:
-        run.append(text)
+    async def ran(self: LiveShell, text: str, *more: Any, **named: Any) -> Any:
+        found.append("job")
         return await plain_run(self, text, *more, **named)
 
-    monkeypatch.setattr(LiveShell, "run", counted)
+    monkeypatch.setattr(LocalTransport, "open", opened)
+    monkeypatch.setattr(LiveShell, "run", ran)
+    return found
+
+
+@pytest.mark.parametrize(("count", "most"), [(20, ["exec"]), (3000, ["exec", *["job"] * 8])])
+async def test_many_values_are_few_processes(
+    monkeypatch: pytest.MonkeyPatch, places: Places, tmp_path: Path, count: int, most: list[str]
+) -> None:
+    """One command line tells all, or a session where that cannot hold them."""
+    paths = files_of(tmp_path, count)
+    items = tuple(KeptItem(path, "powersave", "performance") for path in paths)
+    kept(KeptStep("governor", 1, "t", items, Sysfs(paths, "performance")), swap(SWAP, "999"))
+    started = runs(monkeypatch)
     story = await look(here(), places)
     assert story is not None
     fates = {one.check: one.fate for one in story.told}
     assert fates == {"governor": Fate.LOST, "swap": Fate.KEPT}
-    assert len(story.told[0].values) == 600 and len(run) <= 4
+    assert len(story.told[0].values) == count
+    assert started == most[: len(started)] and ("job" in started) == ("job" in most)
+
+
+async def test_a_session_tells_what_one_command_line_cannot(
+    monkeypatch: pytest.MonkeyPatch, places: Places
+) -> None:
+    async def cannot(*_: object) -> None:
+        return None
+
+    kept(swap("999", SWAP))
+    at_once = await look(here(), places)
+    monkeypatch.setattr("gpudoctor.story.glance", cannot)
+    started = runs(monkeypatch)
+    told = await look(here(), places)
+    assert told is not None and at_once is not None and told.told == at_once.told
+    assert "job" in started
 
 
 async def test_another_machine_under_the_name_is_said(places: Places) -> None:
@@ -394,15 +460,15 @@ async def test_a_clone_of_the_machine_id_is_no_boot_of_this_host(places: Places)
     assert await look(here(), places) is None
 
 
-def answers_with(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """Let this machine have a system UUID."""
+ONE, TWO, THREE = (f"{n}1111111-2222-3333-4444-555555555555" for n in "123")
 
-    async def look_at(*args: Any) -> Any:
-        seen = await reads.look_at(*args)
-        said = {field.name: getattr(seen, field.name) for field in fields(seen)}
-        return SimpleNamespace(**said | {"system_uuid": uuid})
 
-    monkeypatch.setattr("gpudoctor.story.look_at", look_at)
+@pytest.fixture
+def say_uuid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], object]:
+    """Have what writes the file where the look reads this machine's system UUID."""
+    path = tmp_path / "product_uuid"
+    monkeypatch.setattr(reads, "_UUID", str(path))
+    return path.write_text
 
 
 def kept_of(uuid: str, transaction: str, wanted: str, label: str = "") -> None:
@@ -417,33 +483,40 @@ def kept_of(uuid: str, transaction: str, wanted: str, label: str = "") -> None:
     path.write_bytes(plans.dump(record))
 
 
+@pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("other", ["", "root@gpu2"])
 async def test_clones_are_told_apart_by_their_system_uuid(
-    monkeypatch: pytest.MonkeyPatch, places: Places, other: str
+    monkeypatch: pytest.MonkeyPatch,
+    places: Places,
+    say_uuid: Callable[[str], object],
+    other: str,
+    at_once: bool,
 ) -> None:
     """Also where both were reached by one name: it was given to another machine."""
-    kept_of("u-1", ID, "999")
-    kept_of("u-2", CLONES, "998", other)
-    answers_with(monkeypatch, "u-1")
+    if not at_once:
+        monkeypatch.setattr(LiveTarget, "asks_password", True)
+    kept_of(ONE, ID, "999")
+    kept_of(TWO, CLONES, "998", other)
+    say_uuid(f"{ONE.upper()}\n")
     story = await look(here(), places)
     assert story is not None and [one.transaction for one in story.told] == [ID]
-    assert story.since is not None and story.since.identity.system_uuid == "u-1"
+    assert story.since is not None and story.since.identity.system_uuid == ONE
     if not other:
-        answers_with(monkeypatch, "u-2")
+        say_uuid(TWO)
         story = await look(here(), places)
         assert story is not None and [one.transaction for one in story.told] == [CLONES]
-    answers_with(monkeypatch, "u-3")
-    with pytest.raises(AnotherMachine, match="its system UUID is u-3, theirs u-"):
+    say_uuid(THREE)
+    with pytest.raises(AnotherMachine, match=f"its system UUID is {THREE}, theirs [12]1111"):
         await look(here(), places)
 
 
 async def test_the_uuid_counts_more_than_the_name(
-    monkeypatch: pytest.MonkeyPatch, places: Places
+    places: Places, say_uuid: Callable[[str], object]
 ) -> None:
     """What was set under another name on this very machine is its own."""
-    kept_of("u-1", ID, "999", "root@10.0.0.1")
-    kept_of("u-1", CLONES, "998")
-    answers_with(monkeypatch, "u-1")
+    kept_of(ONE, ID, "999", "root@10.0.0.1")
+    kept_of(ONE, CLONES, "998")
+    say_uuid(ONE)
     story = await look(here(), places)
     assert story is not None and len(story.told) == 1
     path = machine_folder(machine_id(), here().label) / f"{CLONES}.plan.toml"
@@ -496,13 +569,17 @@ async def test_lost_since_its_own_snapshot(places: Places) -> None:
     assert story.happened.endswith("; somebody else changed values")
 
 
+@pytest.mark.parametrize("session", [False, True])
 async def test_a_plain_user_reads_what_is_readable(
-    monkeypatch: pytest.MonkeyPatch, places: Places
+    monkeypatch: pytest.MonkeyPatch, places: Places, session: bool
 ) -> None:
+    if session:
+        monkeypatch.setattr(LiveTarget, "asks_password", True)
     hold = KeptStep("hold", 1, "t", (KeptItem("/x", "not held", "held"),), LatencyHold(2))
     gpu = GpuSetting(("0000:41:00.0",), "persistence", "Enabled")
     mode = KeptStep("mode", 1, "t", (KeptItem("mode", "Disabled", "Enabled"),), gpu)
     kept(swap("999", SWAP), hold, mode)
+    monkeypatch.setattr("gpudoctor.hosts.at_once._ROOT", b"nobody's number")
     monkeypatch.setattr("gpudoctor.hosts.root_shell.LiveShell.user", "uid 1000")
     story = await look(here(), places)
     assert story is not None

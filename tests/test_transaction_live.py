@@ -150,11 +150,13 @@ class Mute(LiveShell):
 
     lost = False
 
-    async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
+    async def run(
+        self, text: str, cap: int = 1 << 20, limit: float = 10.0, err_cap: int = 4000
+    ) -> JobAnswer:
         if not self.lost and "wc -c" in text:
             Mute.lost = True
             return JobAnswer(lost=Unknown(Reason.DISCONNECTED, "the connection ended"))
-        return await super().run(text, cap, limit)
+        return await super().run(text, cap, limit, err_cap)
 
 
 def test_an_undo_that_never_began_is_not_told_by_the_old_end(
@@ -233,12 +235,14 @@ class Late(LiveShell):
 
     looks = 0
 
-    async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
+    async def run(
+        self, text: str, cap: int = 1 << 20, limit: float = 10.0, err_cap: int = 4000
+    ) -> JobAnswer:
         if "tail -c +" not in text:
-            return await super().run(text, cap, limit)
+            return await super().run(text, cap, limit, err_cap)
         Late.looks += 1
         if Late.looks > 2:
-            return await super().run(text, cap, limit)
+            return await super().run(text, cap, limit, err_cap)
         await asyncio.sleep(0.6)
         why = Unknown(Reason.TIMEOUT, "no answer within 10 s")
         return JobAnswer(lost=why) if Late.looks == 1 else JobAnswer(exit=1)

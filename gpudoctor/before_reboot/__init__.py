@@ -18,7 +18,6 @@ from gpudoctor.before_reboot.tunings import (
     Command,
     by_hand_lines,
     gpu_lines,
-    here,
     transaction_lines,
     update_lines,
 )
@@ -41,6 +40,7 @@ from gpudoctor.probes.installed_kernels import (
 from gpudoctor.probes.kernel import INSIDE_CONTAINER, KERNEL_CMDLINE, KERNEL_RELEASE, vouched
 from gpudoctor.probes.pci import GPU_FUNCTIONS
 from gpudoctor.probes.serving import SERVERS
+from gpudoctor.shell import our_command
 from gpudoctor.text import one_line
 
 # All that the page rests on: the panels of a whole audit read only a part of it.
@@ -80,7 +80,9 @@ READERS: tuple[Reader[Any], ...] = (
 
 
 def page(
-    result: AuditResult, transactions: Sequence[Transaction] | Unknown, command: Command = here
+    result: AuditResult,
+    transactions: Sequence[Transaction] | Unknown,
+    command: Command = our_command,
 ) -> BeforeReboot:
     """Return the page of a host: an audit with `READERS`, and what of ours stands there.
 

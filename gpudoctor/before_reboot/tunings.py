@@ -1,7 +1,6 @@
 """What was set by hand or by gpudoctor: gone at the reboot, kept, or only then in effect."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from gpudoctor.before_reboot.coming import Coming
@@ -17,11 +16,6 @@ from gpudoctor.text import one_line
 
 Command = Callable[..., str]
 _SHOWN = 6
-
-
-def here(verb: str, *words: str) -> str:
-    """Return the command line of gpudoctor for the host it runs on."""
-    return shlex.join(("gpudoctor", verb, *words))
 
 
 def transaction_lines(known: Sequence[Transaction] | Unknown, command: Command) -> list[Line]:

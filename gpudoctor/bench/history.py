@@ -20,10 +20,14 @@ _MOST_EARLIER = 3
 
 def fits(run: BenchRun, serving: Serving, streams: Sequence[int]) -> bool:
     """Return whether an earlier run measured the same thing, and enough of it to be judged."""
-    same = (run.serving.kind, run.serving.model) == (serving.kind, serving.model)
     first = run.level(streams[0])
-    enough = first is not None and len(first.blocks) >= LEAST_BLOCKS
-    return same and enough and set(streams) <= {level.streams for level in run.levels}
+    quiet = sum(not block.foreign for block in first.blocks) if first is not None else 0
+    enough = quiet >= LEAST_BLOCKS
+    return (
+        run.serving.same(serving)
+        and enough
+        and set(streams) <= {level.streams for level in run.levels}
+    )
 
 
 def earlier(known: Iterable[BenchRun], serving: Serving, wish: Wish) -> list[BenchRun]:

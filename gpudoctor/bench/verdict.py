@@ -159,8 +159,8 @@ def _too_little(run: BenchRun, streams: int) -> str:
     wrong = [r for r in requests if not valid(r, run.tokens_asked, forced(run.serving))]
     if len(wrong) > _MOST_INVALID * len(requests):
         return f"{len(wrong)} of {len(requests)} requests failed or ended at another length"
-    if len(_blocks(run, streams)) < LEAST_BLOCKS:
-        return f"only {len(level.blocks)} blocks were measured undisturbed, of {LEAST_BLOCKS}"
+    if (quiet := len(_blocks(run, streams))) < LEAST_BLOCKS:
+        return f"only {quiet} blocks were measured undisturbed, of {LEAST_BLOCKS} that it takes"
     return ""
 
 

@@ -46,6 +46,18 @@ def parse_listing(output: bytes, complaints: str) -> dict[str, bytes | Unknown]:
     return found
 
 
+def entry_key(path: str) -> str:
+    """Return the name under which `parse_both` tells the `ls -ldn` line of a path."""
+    return f"ls {path}"
+
+
+def parse_both(output: bytes, complaints: str) -> dict[str, bytes | Unknown]:
+    """Return files, and by `entry_key` entries, where `ls -ldn` ran before `head -v` in one job."""
+    listed = b"" if output.startswith(b"==> ") else output.partition(b"\n==> ")[0]
+    entries = parse_listing(listed, complaints)
+    return parse_files(output, complaints) | {entry_key(p): entries[p] for p in entries}
+
+
 def _complaints(stderr: str) -> Iterable[tuple[str, Unknown]]:
     for line in stderr.splitlines():
         match = _COMPLAINT.match(line)

@@ -29,19 +29,25 @@ class LiveShell:
         return self._side.user if self._side else ""
 
     async def open(self) -> None:
-        """Log in and start the session. Raises HostUnreachable or Refusal."""
+        """Log in and start the session, once. Raises HostUnreachable or Refusal."""
+        if self._side is not None:
+            return
         await self._target.connect()
         side = self._target.host()
         await side.start()
         self._side = side
 
-    async def run(self, text: str, cap: int = 1 << 20, limit: float = 10.0) -> JobAnswer:
-        """Run one line of sh, `cap` in bytes of output, `limit` in seconds; never raises.
+    async def run(
+        self, text: str, cap: int = 1 << 20, limit: float = 10.0, err_cap: int = 4000
+    ) -> JobAnswer:
+        """Run one line of sh, caps in bytes of output and complaints, `limit` in seconds.
+
+        Never raises.
 
         It is ended gently: a plan's texts may run nvidia-smi, which must never be killed.
         """
         assert self._side is not None
-        return await self._side.session.run(Job(text, limit, cap, gentle=True))
+        return await self._side.session.run(Job(text, limit, cap, err_cap, gentle=True))
 
     async def reopen(self, seconds: float = RECONNECT_SECONDS) -> None:
         """Log in again after a lost line, trying for that long. Raises HostUnreachable."""

@@ -44,8 +44,12 @@ _QUIT = (
 # F: firmly. G: not ours to kill: another mark, and no -k: nvidia-smi killed on a sick GPU can
 # freeze the host. It runs in a pipe's own process, which alone forgets the first mark.
 _HOW = 'F(){ timeout -k 1 "$@"; }; G(){ g=$GPD; unset GPD; GPG=$g timeout "$@"; }'
+# What every text of ours runs with.
+ENVIRONMENT = (
+    'export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"$PATH"'
+)
 # Sets u to our effective user id by no process.
-_UID = (
+TELL_UID = (
     "while read -r k _ u _;do case $k in Uid:)break;;esac;done 2>/dev/null </proc/self/status;"
     '[ "$k" = Uid: ]||u=$(id -u)'
 )
@@ -55,8 +59,7 @@ def prelude() -> str:
     """Return the lines that define the session; the last prints the hello frame with our uid."""
     return "\n".join(
         (
-            "export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"
-            '"$PATH"',
+            ENVIRONMENT,
             "echo >&9",
             _HOW,
             _JOB,
@@ -65,7 +68,7 @@ def prelude() -> str:
             "read M _ </proc/self/stat",
             "m=,; for t in base64 grep head id tail timeout; "
             "do command -v $t >/dev/null || m=$m$t,; done",
-            _UID,
+            TELL_UID,
             'printf \'\\n%s 0 %s %s 0\\n\' "$GPD" "${u:--}" "$m"',
             "",
         )
@@ -140,5 +143,5 @@ def boot_command(inner: str, sudo: Sudo, prompt: Prompt | None = None) -> str:
         Sudo.QUIET: _AS_ROOT,
         Sudo.PASSWORD: f'exec sudo -S -p {asking.text} sh -c "$0"',
     }[sudo]
-    first = f'{_UID};if [ "$u" = 0 ];then {_AS_USER};else {become};fi'
+    first = f'{TELL_UID};if [ "$u" = 0 ];then {_AS_USER};else {become};fi'
     return f"exec sh -c {shlex.quote(first)} {shlex.quote(inner)}"

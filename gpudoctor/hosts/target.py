@@ -77,6 +77,11 @@ class LiveTarget:
         """Return the transport, for what runs beside the audit (a transaction)."""
         return self._transport
 
+    @property
+    def asks_password(self) -> bool:
+        """Return whether sudo on the host is to be given a password."""
+        return self._sudo is Sudo.PASSWORD
+
     async def connect(self) -> None:
         """Log in. Raises HostUnreachable."""
         await self._transport.connect()

@@ -76,6 +76,16 @@ class Serving:
     simulated: bool = False
     refused: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> str:
+        """Return where it answers: containers with networks of their own may share a URL."""
+        return f"{self.url} in {self.container}" if self.container is not None else self.url
+
+    def same(self, other: "Serving") -> bool:
+        """Return whether both are the same engine with the same model, if not the same process."""
+        mine, theirs = ((one.kind, one.model, one.place) for one in (self, other))
+        return mine == theirs
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:

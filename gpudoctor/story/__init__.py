@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gpudoctor.fixes import mechanism_of
-from gpudoctor.hosts.root_shell import LiveShell, SimulatedShell, open_shell
+from gpudoctor.hosts.root_shell import LiveShell
 from gpudoctor.hosts.target import LiveTarget, Target
 from gpudoctor.model import Change, OwnFile, Status
 from gpudoctor.model.audited import Identity
@@ -24,7 +24,7 @@ from gpudoctor.snapshots.plans import records_in
 from gpudoctor.snapshots.store import machine_folder
 from gpudoctor.snapshots.telling import Seen, is_news, tell, worth_telling
 from gpudoctor.story.audited import after_audit as after_audit
-from gpudoctor.story.reads import Look, look_at, overriding
+from gpudoctor.story.reads import Look, glance, look_at, overriding
 from gpudoctor.text import one_line
 from gpudoctor.transaction_script import PLACES, Places
 
@@ -47,31 +47,29 @@ async def look(target: Target, places: Places = PLACES) -> Story | None:
 async def looking(target: Target, places: Places = PLACES) -> AsyncGenerator[Story | None, None]:
     """Give what `look` returns before logging out, which takes a slow machine a second."""
     known = await asyncio.to_thread(_known, target.label) if isinstance(target, LiveTarget) else {}
-    if not known:
+    if not isinstance(target, LiveTarget) or not known:
         yield None
         return
     heads = [head for some in known.values() for head in some]
     records = [one for folder, some in known.items() for one in _records(folder, some)]
     steps = _steps(_near(heads, records))
-    shell = await open_shell(target)
+    shell = LiveShell(target)
     try:
-        yield await _looked(shell, target.label, steps, known, places)
+        await target.connect()
+        seen = await glance(target, steps, places)
+        if seen is None:
+            await shell.open()
+            seen = await look_at(shell, steps, places)
+        yield await _looked(shell, target.label, seen, known)
     finally:
         await asyncio.shield(shell.close())
 
 
 async def _looked(
-    shell: LiveShell | SimulatedShell,
-    label: str,
-    steps: Sequence[KeptStep],
-    known: Mapping[Path, Sequence[SnapshotHead]],
-    places: Places,
+    shell: LiveShell, label: str, seen: Look, known: Mapping[Path, Sequence[SnapshotHead]]
 ) -> Story | None:
     """Return the story of the machine that answers. Raises AnotherMachine for one not known."""
-    if not isinstance(shell, LiveShell):
-        return None
-    seen = await look_at(shell, steps, places)
-    who = Identity(machine_id=seen.machine_id, system_uuid=getattr(seen, "system_uuid", ""))
+    who = Identity(machine_id=seen.machine_id, system_uuid=seen.system_uuid)
     folder = machine_folder(seen.machine_id, label)
     heads = own(known.get(folder, ()), label, who)
     if not heads:
@@ -187,6 +185,7 @@ async def _story(
         return None
     told = told_of(seen, which, heads, records, {})
     if files := _overridden(records, told):
+        await shell.open()
         told = told_of(seen, which, heads, records, await overriding(shell, files))
     good = frozenset[str]()
     if not which.rebooted and any(map(is_news, told)):

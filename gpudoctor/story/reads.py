@@ -1,6 +1,7 @@
 """One quick look at a host, over one login: who it is, its transactions, the values that were set.
 
-All of it is two or three jobs beside each other: on a slow machine each costs several processes.
+All of it is one command line, or where that is not enough two or three jobs of a session beside
+each other: on a slow machine each costs several processes.
 
 Nothing that can hang a sick GPU is run: what nvidia-smi would tell is left to the audit.
 """
@@ -11,10 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from gpudoctor.capture import read_texts
+from gpudoctor.capture import read_script, read_texts, values_of
 from gpudoctor.fixes import conflicts, reads_of
-from gpudoctor.formats.bulk import parse_files
+from gpudoctor.formats.bulk import parse_both
+from gpudoctor.formats.system_uuid import system_uuid
+from gpudoctor.hosts.at_once import at_once
 from gpudoctor.hosts.root_shell import LiveShell
+from gpudoctor.hosts.target import LiveTarget
 from gpudoctor.model import (
     CgroupLimit,
     Change,
@@ -30,18 +34,27 @@ from gpudoctor.model import (
 )
 from gpudoctor.model.error import HostUnreachable
 from gpudoctor.model.story import KeptStep
-from gpudoctor.shell import quote, read_files
-from gpudoctor.story.values import CAP, Answer, Plain, plain
-from gpudoctor.transaction import Journaled, journals
+from gpudoctor.shell import list_entries, quote, read_files
+from gpudoctor.story.values import CAP, OWN_CAP, Answer, Plain, plain
+from gpudoctor.transaction import (
+    COMPLAINTS_CAP,
+    JOURNALS_CAP,
+    Journaled,
+    journals,
+    journals_in,
+    journals_text,
+)
 from gpudoctor.transaction_script import Places
 
 _WHO = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/uptime")
+_UUID = "/sys/class/dmi/id/product_uuid"  # only root reads it
 _FORMS = (
     ("boot", re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
     ("machine", re.compile(r"[0-9a-f]{32}")),
     ("uptime", re.compile(r"\d+\.\d+")),
 )
 _LIMIT_SECONDS = 10.0
+_GLANCE_SECONDS = 8.0
 _BESIDE = 2
 _CHUNK = 40_000
 _UNITS = "/etc/systemd/system/"
@@ -73,29 +86,93 @@ class Look:
     values: Mapping[Change, Mapping[str, Answer]]
     starts: Mapping[Change, tuple[str, float]] = field(default_factory=dict)
     units: Mapping[OwnFile, str] = field(default_factory=dict)
+    system_uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a look reads: the items' texts by change, those that need no process, and the others."""
+
+    items: Mapping[Change, Mapping[str, str]]
+    quick: Mapping[str, Plain]
+    starts: Mapping[Change, str]
+    units: Mapping[OwnFile, str]
+
+    @property
+    def paths(self) -> list[str]:
+        """Return the files to read: who it is first, then those that are longest."""
+        mine = (path for how in self.quick.values() for path in how.paths)
+        return list(dict.fromkeys((*_WHO, _UUID, *self.entries, *mine)))
+
+    @property
+    def entries(self) -> list[str]:
+        """Return the paths to list."""
+        return list(dict.fromkeys(path for how in self.quick.values() for path in how.entries))
+
+    @property
+    def texts(self) -> list[str]:
+        """Return the texts that must run themselves."""
+        texts = (text for named in self.items.values() for text in named.values())
+        slow = (text for text in texts if text not in self.quick)
+        return list(dict.fromkeys((*slow, *self.starts.values(), *self.units.values())))
+
+
+def _wanted(steps: Sequence[KeptStep], root: bool) -> _Wanted:
+    items = _items(steps, root)
+    texts = dict.fromkeys(text for named in items.values() for text in named.values())
+    quick = {text: how for text in texts if (how := plain(text)) is not None}
+    return _Wanted(items, quick, _start_texts(items, steps), _unit_texts(items))
+
+
+async def glance(target: LiveTarget, steps: Sequence[KeptStep], places: Places) -> Look | None:
+    """Return what `look_at` does, over one exec in place of a session; None where it needs one.
+
+    Takes a target that is connected. Raises HostUnreachable.
+    """
+    wanted = _wanted(steps, root=True)
+    paths, entries, texts = wanted.paths, wanted.entries, wanted.texts
+    files_text, values_text = journals_text(places, paths, entries), read_script(texts)
+    got = await at_once(target, files_text, values_text, JOURNALS_CAP, _GLANCE_SECONDS)
+    if got is None:
+        return None
+    told, files = journals_in(got.first, places, paths, entries)
+    if any(path not in files for path in _WHO):  # a tool is missing, say: a session tells which
+        return None
+    root = got.user == "root"
+    mine = wanted if root else _wanted(steps, root)
+    answers = values_of(texts, got.second)
+    return _seen(got.user, steps, mine, told if root else None, files, answers)
 
 
 async def look_at(shell: LiveShell, steps: Sequence[KeptStep], places: Places) -> Look:
     """Return what is there now of these steps. Raises HostUnreachable."""
     root = shell.user == "root"
-    items = _items(steps, root)
-    texts = list(dict.fromkeys(text for named in items.values() for text in named.values()))
-    quick = {text: how for text in texts if (how := plain(text)) is not None}
-    starts, units = _start_texts(items, steps), _unit_texts(items)
-    slow = [text for text in texts if text not in quick]
+    wanted = _wanted(steps, root)
     (told, files), answers = await asyncio.gather(
-        _files(shell, quick, places if root else None),
-        _answers(shell, [*slow, *starts.values(), *units.values()]),
+        _files(shell, wanted, places if root else None), _answers(shell, wanted.texts)
     )
-    got: dict[str, Answer] = {text: how.value(files) for text, how in quick.items()} | answers
-    values = {c: {n: got[text] for n, text in named.items()} for c, named in items.items()}
+    return _seen(shell.user, steps, wanted, told, files, answers)
+
+
+def _seen(
+    user: str,
+    steps: Sequence[KeptStep],
+    wanted: _Wanted,
+    told: Mapping[str, Journaled] | None,
+    files: Mapping[str, bytes | Unknown],
+    answers: Mapping[str, Answer],
+) -> Look:
+    uuid = files.get(_UUID, b"")
+    got = {text: how.value(files) for text, how in wanted.quick.items()} | dict(answers)
+    values = {c: {n: got[text] for n, text in named.items()} for c, named in wanted.items.items()}
     return Look(
-        shell.user,
+        user,
         *_who(files),
         told,
-        values | _left(steps, items, root),
-        {c: start for c, text in starts.items() if (start := _started(c, got[text]))},
-        {c: state for c, text in units.items() if isinstance(state := got[text], str)},
+        values | _left(steps, wanted.items, user == "root"),
+        {c: at for c, text in wanted.starts.items() if (at := _started(c, got[text]))},
+        {c: state for c, text in wanted.units.items() if isinstance(state := got[text], str)},
+        system_uuid(uuid.decode("ascii", "replace")) if _holds(uuid) else "",
     )
 
 
@@ -182,7 +259,8 @@ def _unit_texts(items: Iterable[Change]) -> dict[OwnFile, str]:
 
 def _who(files: Mapping[str, bytes | Unknown]) -> tuple[str, str, float]:
     """Return boot id, machine id and uptime in seconds. Raises HostUnreachable."""
-    told = [files[path] for path in _WHO]
+    untold = Unknown(Reason.PARSE_FAILED, "it was not told")
+    told = [files.get(path, untold) for path in _WHO]
     if all(isinstance(raw, Unknown) for raw in told):
         raise HostUnreachable(f"the host could not be read: {str(told[0])}")
     words = [raw.split()[0].decode("ascii", "replace") for raw in told if _holds(raw)]
@@ -195,16 +273,16 @@ def _holds(raw: bytes | Unknown) -> TypeGuard[bytes]:
 
 
 async def _files(
-    shell: LiveShell, quick: Mapping[str, Plain], places: Places | None
+    shell: LiveShell, wanted: _Wanted, places: Places | None
 ) -> tuple[dict[str, Journaled] | None, dict[str, bytes | Unknown]]:
     """Return the bytes of the files, hundreds of them by one process, and root's journals.
 
     Without places only the files are read: nobody but root may read a journal.
     """
-    paths = list(dict.fromkeys((*_WHO, *(path for how in quick.values() for path in how.paths))))
-    first, *others = _chunks(paths)
+    first, *others = _chunks(wanted.paths)
     (told, found), more = await asyncio.gather(
-        _first(shell, first, places), asyncio.gather(*(_read(shell, some) for some in others))
+        _first(shell, first, wanted.entries, places),
+        asyncio.gather(*(_read(shell, some, ()) for some in others)),
     )
     for answers in more:
         found |= answers
@@ -212,20 +290,25 @@ async def _files(
 
 
 async def _first(
-    shell: LiveShell, paths: Sequence[str], places: Places | None
+    shell: LiveShell, paths: Sequence[str], entries: Sequence[str], places: Places | None
 ) -> tuple[dict[str, Journaled] | None, dict[str, bytes | Unknown]]:
     if places is None:
-        return None, await _read(shell, paths)
-    told, files = await journals(shell, places, paths)
+        return None, await _read(shell, paths, entries)
+    told, files = await journals(shell, places, paths, entries)
     return told, dict(files)
 
 
-async def _read(shell: LiveShell, paths: Sequence[str]) -> dict[str, bytes | Unknown]:
-    most = len(paths) * (CAP + 200)
-    answer = await shell.run(read_files(paths, CAP + 1), min(most, 8 << 20), _LIMIT_SECONDS)
+async def _read(
+    shell: LiveShell, paths: Sequence[str], entries: Sequence[str]
+) -> dict[str, bytes | Unknown]:
+    cap = OWN_CAP if entries else CAP + 1
+    most = (len(paths) + len(entries)) * (cap + 200)
+    listed = f"{list_entries(entries)}; " if entries else ""
+    text = f"{listed}{read_files(paths, cap)}"
+    answer = await shell.run(text, min(most, 8 << 20), _LIMIT_SECONDS, COMPLAINTS_CAP)
     if answer.lost is not None:
         return dict.fromkeys(paths, answer.lost)
-    return parse_files(answer.stdout, answer.stderr)
+    return parse_both(answer.stdout, answer.stderr)
 
 
 def _chunks(paths: Sequence[str]) -> Iterator[list[str]]:

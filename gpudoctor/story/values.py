@@ -7,14 +7,17 @@ runs as it is.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
+from gpudoctor.formats.bulk import entry_key
 from gpudoctor.formats.pci_config import express_word
 from gpudoctor.model import Reason, Unknown
 from gpudoctor.text import clean
 
 Answer = str | Unknown
 Contents = Mapping[str, bytes | Unknown]
-CAP = 1 << 14
+# Bytes of a kernel's file, and of a file of our own, which may name a path for each CPU.
+CAP, OWN_CAP = 1 << 14, 1 << 18
 _PATH = r"/[A-Za-z0-9_./:,@%+=-]+"
 _VALUE = r"[A-Za-z0-9_.:,+-]+"
 _CHOSEN = r"sed -n 's/\.\*\\\[\\\(\[\^\]\]\*\\\)\\\]\.\*/\\1/p'"
@@ -26,17 +29,28 @@ _BESIDE = re.compile(
     rf"! test -e (?P<same>{_PATH}) && echo gone \|\| (?P<now>{_NOW}) "
     rf"\| grep -xF (?P<value>{_VALUE}) \|\| echo \$\((?P=now) && cat (?P<other>{_PATH})\)"
 )
+_OWN_FILE = re.compile(
+    rf"\[ -e (?P<path>{_PATH}) \] \|\| \[ -L (?P=path) \] "
+    r"&& echo \$\(stat -c '%A %u:%g' (?P=path)\) "
+    r"\$\(\[ -f (?P=path) \] && sha256sum <(?P=path) \| tr -d ' -'\) \|\| echo absent"
+)
 _REGISTER = re.compile(r"setpci -s (?P<device>[0-9a-f:.]+) CAP_EXP\+(?P<offset>[0-9a-f]+)\.w")
+# The mode without the mark of an ACL or a label, the links, the owner and the group.
+_ENTRY = re.compile(rb"([A-Za-z-]{10})[.+@]? +\d+ +(\d+) +(\d+) ")
 _BRACKETS = re.compile(r".*\[([^\]]*)\].*")
 _NO_FILE = "No such file or directory"
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A read text that needs no process: the files it reads, and what it prints of their bytes."""
+    """A read text that needs no process: the files it reads, and what it prints of their bytes.
+
+    Of `entries` the `ls -ldn` line is needed, too: the contents have it by its `entry_key`.
+    """
 
     paths: tuple[str, ...]
     value: Callable[[Contents], Answer]
+    entries: tuple[str, ...] = ()
 
 
 def plain(text: str) -> Plain | None:
@@ -60,7 +74,34 @@ def plain(text: str) -> Plain | None:
     if match := _REGISTER.fullmatch(text):
         path, offset = f"/sys/bus/pci/devices/{match['device']}/config", int(match["offset"], 16)
         return Plain((path,), lambda got: _word(got, path, offset))
+    if match := _OWN_FILE.fullmatch(text):
+        path = match["path"]
+        return Plain((path,), lambda got: _mode_and_digest(got, path), (path,))
     return None
+
+
+def _mode_and_digest(got: Contents, path: str) -> Answer:
+    """Return a file's mode, owner and SHA-256, as `stat` and `sha256sum` print them; or absent."""
+    key = entry_key(path)
+    if _gone(got, key):
+        return "absent"
+    line = got.get(key, Unknown(Reason.PARSE_FAILED, f"{path}: not told"))
+    if isinstance(line, Unknown):
+        return line
+    match = _ENTRY.match(line)
+    if match is None:
+        return Unknown(Reason.PARSE_FAILED, f"{path}: its entry was not told whole")
+    mode, user, group = (each.decode() for each in match.groups())
+    raw = got.get(path, Unknown(Reason.PARSE_FAILED, f"{path}: not told"))
+    if isinstance(raw, Unknown):
+        if raw.reason in {Reason.NOT_PRESENT, Reason.NO_PERMISSION}:  # a folder, say
+            return f"{mode} {user}:{group}"
+        return raw
+    if mode[0] == "l" and not raw:  # to /dev/null, as a masked unit: no file, so no digest
+        return f"{mode} {user}:{group}"
+    if len(raw) >= OWN_CAP:
+        return Unknown(Reason.TOO_BIG, f"{path} has {OWN_CAP} bytes or more")
+    return f"{mode} {user}:{group} {sha256(raw).hexdigest()}"
 
 
 def _word(got: Contents, path: str, offset: int) -> Answer:
