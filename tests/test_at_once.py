@@ -115,3 +115,16 @@ async def test_a_cancelled_one_closes_its_channel() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await until(False, word)
+
+
+async def test_one_cancelled_as_it_begins_leaves_nothing() -> None:
+    """Also amid the start of its process, whose end asyncio would wait for: some milliseconds."""
+    word = f"0.{secrets.randbelow(10**12)}"
+    for moment in range(6, 18, 2):
+        task = asyncio.create_task(ask(f"sleep 600 {word}", limit=600.0))
+        await asyncio.sleep(moment / 2000)
+        task.cancel()
+        async with asyncio.timeout(20):
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    await until(False, word)

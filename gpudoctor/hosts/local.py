@@ -38,8 +38,7 @@ class LocalChannel:
         """Close the input, wait, then kill the whole session if it stays."""
         self._stdin.close()
         if not await self._ended():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            _kill(self._process)
             await self._ended()
 
     async def _ended(self) -> bool:
@@ -49,6 +48,19 @@ class LocalChannel:
         except TimeoutError:
             return False
         return True
+
+
+async def _end(starting: "asyncio.Future[Process]") -> None:
+    """Kill what was started for nobody, with all its children."""
+    with contextlib.suppress(OSError):
+        process = await starting
+        _kill(process)
+        await process.wait()
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class LocalTransport:
@@ -61,8 +73,8 @@ class LocalTransport:
 
     async def open(self, command: str) -> LocalChannel:
         """Start a command line of sh. Raises HostUnreachable where no process can be made."""
-        try:
-            process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 "sh",
                 "-c",
                 command,
@@ -72,9 +84,15 @@ class LocalTransport:
                 start_new_session=True,
                 limit=_LINE_LIMIT,
             )
+        )
+        try:
+            return LocalChannel(await asyncio.shield(starting))
         except OSError as error:
             raise HostUnreachable(f"no sh can be started here: {error.strerror}") from error
-        return LocalChannel(process)
+        except asyncio.CancelledError:
+            # asyncio would kill sh alone, and wait for all that its children hold open.
+            await asyncio.shield(asyncio.ensure_future(_end(starting)))
+            raise
 
     async def close(self) -> None:
         """Do nothing: there is no login."""
