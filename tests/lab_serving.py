@@ -46,10 +46,6 @@ class LabServer:
         words = [PYTHON, "-c", text, f"{self.url}/metrics", self.key]
         return totals(self.lab.run(shlex.join(words)))[f"llamacpp:{name}"]
 
-    def kill(self) -> None:
-        """End it without a word."""
-        self.lab.run(f"kill -KILL {self.pid}")
-
 
 def until(condition: str) -> str:
     """Return sh text that ends once a condition holds, and fails where it never does."""
@@ -69,7 +65,7 @@ def serving_installed(lab: Lab) -> None:
     openmp = _openmp(package)
     sent(lab, openmp.parent, [openmp.name], "--transform=s:^:lib/:", "-h")
     sent(lab, home, [_MODEL])
-    sent(lab, SERVER, ["serve.py", "slow_while.py"])
+    sent(lab, SERVER, ["serve.py"])
     lab.run(
         f"ln -s {Path(PYTHON).name} {PROGRAM}; mkdir -p {_ROOTFS}/opt; "
         f"cp -al {HOME} {_ROOTFS}{HOME}"
@@ -138,19 +134,3 @@ def _unit(name: str, out: str, words: list[str]) -> str:
     return shlex.join(
         ["systemd-run", "-q", "--collect", f"--unit={name}", *settings, "-p", output, *words]
     )
-
-
-@contextmanager
-def slowed(lab: Lab, server: LabServer, *rules: tuple[str, str, float]) -> Iterator[str]:
-    """Stop the server for a share of the time while a file holds a value; give its record's path.
-
-    The record has a line each time this changes: for each rule, whether it holds.
-    """
-    record = f"{HOME}/slowed.out"
-    words = [PYTHON, f"{HOME}/slow_while.py", str(server.pid)]
-    words += [str(word) for rule in rules for word in rule]
-    lab.run(f"rm -f {record}; {_unit('slowed', record, words)}; {until(f'[ -s {record} ]')}")
-    try:
-        yield record
-    finally:
-        lab.run("systemctl stop slowed 2>/dev/null || :")
