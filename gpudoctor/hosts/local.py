@@ -40,6 +40,7 @@ class LocalChannel:
         if not await self._ended():
             _kill(self._process)
             await self._ended()
+        _let_go(self._process)
 
     async def _ended(self) -> bool:
         try:
@@ -56,6 +57,12 @@ async def _end(starting: "asyncio.Future[Process]") -> None:
         process = await starting
         _kill(process)
         await process.wait()
+        _let_go(process)
+
+
+def _let_go(process: Process) -> None:
+    """Close our ends of its pipes: asyncio does that at theirs, which some child may hold open."""
+    process._transport.close()  # type: ignore[attr-defined]
 
 
 def _kill(process: Process) -> None:
