@@ -1,7 +1,7 @@
 """Two texts of sh on a host by one exec, without a session: for a look that is over in a second.
 
 A session costs a slow machine half a second before its first job. What this reads ends by itself:
-the target ends it after its limit, whatever becomes of us (busybox's timeout only the shell in it).
+it is killed at the end of its stdin, and by the target after its limit.
 """
 
 import asyncio
@@ -42,12 +42,13 @@ async def at_once(
     """
     mark = secrets.token_hex(8)
     texts = (
+        "{ while read -r _; do :; done; kill -TERM 0; } <&3 >/dev/null 2>&1 & exec 3<&-; "
         f"{TELL_UID}; printf '\\n%s %s\\n' {mark} \"$u\"; {{ {second or ':'}; }} 2>/dev/null | "
         f"{{ {first or ':'}; printf '\\n%s\\n' {mark}; printf '\\n%s\\n' {mark} >&2; "
         "while IFS= read -r l; do printf '%s\\n' \"$l\"; done; "
         f"printf '\\n%s\\n' {mark}; }}"
     )
-    command = f"{ENVIRONMENT}; exec </dev/null timeout -k 1 {limit:g} sh -c {quote(texts)}"
+    command = f"{ENVIRONMENT}; exec 3<&0 </dev/null timeout -k 1 {limit:g} sh -c {quote(texts)}"
     if target.asks_password or len(boot_command(command, Sudo.QUIET)) > _LONGEST:
         return None
     channel = await target.open(command, as_root=True)
